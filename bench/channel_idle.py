@@ -57,7 +57,7 @@ async def fill(store: ChannelTables, platform: str, sender: str, number: int) ->
     """Store a person with a conversation in which one message was answered."""
     now, run_id = time.time(), RunId(f"run_idle{number}")
     place = f"idle{number}"
-    await store.keep_conversation(ChannelConversation(platform, place, SessionId(f"ses_{place}"), sender, True))
+    await store.save_conversation(ChannelConversation(platform, place, SessionId(f"ses_{place}"), sender, True))
     await store.receive(platform, [Incoming(f"{place}/1", place, sender, text="hello")], None, now)
     await store.start(platform, f"{place}/1", run_id)
     await store.finish(platform, [Outgoing(f"{place}/a", place, "hi")], now, run_id=run_id)

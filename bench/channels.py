@@ -85,7 +85,7 @@ async def admit(store: ChannelTables, platforms: Sequence[BenchPlatform], people
         for number in range(1, people + 1):
             user = f"{platform.name}{number}"
             person = Person(platform.name, platform.sender(number), f"p{number}", user, ("direct",), 0.0)
-            await store.keep_person(person)
+            await store.save_person(person)
 
 
 @asynccontextmanager

@@ -81,7 +81,7 @@ async def report_questions() -> None:
         async with open_bench(Path(folder)) as bench:
             await bench.store.add([make_memory(n, text) for n, text in enumerate([*answers, *others])])
             bench.hybrid.catch_up(OWN, "local")
-            await bench.hybrid.indexer.rest()
+            await bench.hybrid.indexer.wait_until_idle()
             for half in ("dev", "test"):
                 print(f"\n{half}: hit@1 / hit@5 in percent")
                 await _compare(bench, data[half])
@@ -97,13 +97,13 @@ async def _compare(bench: RecallBench, kinds: dict[str, list[tuple[str, str]]]) 
         return [hit.memory.text for hit in (await bench.hybrid.recall(OWN, text, 5, "none")).found]
 
     async def by_terms(text: str) -> list[str]:
-        terms = parse_query(text).by_words
+        terms = parse_query(text).word_terms
         found = await bench.store.read(lambda view: view.find_matching(OWN, terms, 5))
         return [hit.memory.text for hit in found]
 
     async def by_vectors(text: str) -> list[str]:
         (vector,) = await embedder.embed([text])
-        found = await bench.store.read(lambda view: view.nearest(OWN, NAME, vector, 5))
+        found = await bench.store.read(lambda view: view.find_nearest(OWN, NAME, vector, 5))
         return [hit.memory.text for hit in found]
 
     async def by_both(text: str) -> list[str]:
@@ -189,7 +189,7 @@ def _size(path: Path) -> int:
 
 
 def _nearest(vector: Vector, view: MemoryView) -> Sequence[MemoryHit]:
-    return view.nearest(OWN, NAME, vector, 5)
+    return view.find_nearest(OWN, NAME, vector, 5)
 
 
 async def _measure(bench: RecallBench, texts: Sequence[str], vectors: "array[float]") -> None:

@@ -79,7 +79,7 @@ class Sending:
             self._secrets,
             self.clock,
             ids,
-            lambda: self.sender.look_now(),
+            lambda: self.sender.wake(),
             allow_local,
         )
 

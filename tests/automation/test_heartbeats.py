@@ -51,7 +51,7 @@ class HeartbeatScenario:
         """Move the clock, and return the results of the runs that started."""
         before = {record.origin.run_id for record in await self.engine.service.runs(ALL_RUNS, 1000)}
         self.clock.pass_time(seconds)
-        await self._scheduler.look()
+        await self._scheduler.fire_due()
         now = [record.origin.run_id for record in await self.engine.service.runs(ALL_RUNS, 1000)]
         return [await self.engine.wait(run_id) for run_id in reversed(now) if run_id not in before]
 

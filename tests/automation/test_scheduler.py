@@ -34,11 +34,11 @@ def test_a_tick_starts_one_run_whose_first_event_is_the_tick() -> None:
         works = Clockwork()
         began = works.clock.now()
         view = await works.book.add(every_ten_minutes())
-        await works.scheduler.look()
+        await works.scheduler.fire_due()
         assert await works.fired() == [], "it is not time yet"
         works.clock.pass_time(EVERY)
-        wait = await works.scheduler.look()
-        await works.scheduler.look()
+        wait = await works.scheduler.fire_due()
+        await works.scheduler.fire_due()
         assert await works.fired() == [began + EVERY]
         assert 0 < wait <= 5
         [kept] = await works.book.list()
@@ -60,7 +60,7 @@ def test_missed_ticks_become_one_run_for_the_last_of_them() -> None:
         began = works.clock.now()
         await works.book.add(every_ten_minutes())
         works.clock.pass_time(7.5 * EVERY)
-        await works.restarted().look()
+        await works.restarted().fire_due()
         [event] = await works.events(HeartbeatFired)
         assert isinstance(event.data, HeartbeatFired)
         assert event.data.due_at == began + 7 * EVERY
@@ -75,17 +75,17 @@ def test_a_tick_during_the_previous_run_is_skipped_and_recorded() -> None:
         began = works.clock.now()
         await works.book.add(every_ten_minutes())
         works.clock.pass_time(EVERY)
-        await works.scheduler.look()
+        await works.scheduler.fire_due()
         works.clock.pass_time(EVERY)
-        await works.scheduler.look()
-        await works.scheduler.look()
+        await works.scheduler.fire_due()
+        await works.scheduler.fire_due()
         assert await works.fired() == [began + EVERY]
         assert await works.skipped() == [began + 2 * EVERY]
         [kept] = await works.book.list()
         assert "skipped" in kept.problem
         await works.end_all()
         works.clock.pass_time(EVERY)
-        await works.scheduler.look()
+        await works.scheduler.fire_due()
         assert await works.fired() == [began + EVERY, began + 3 * EVERY]
         [kept] = await works.book.list()
         assert kept.problem == ""
@@ -99,11 +99,11 @@ def test_a_clock_that_is_set_back_fires_nothing_twice() -> None:
         began = works.clock.now()
         await works.book.add(every_ten_minutes())
         works.clock.pass_time(2 * EVERY)
-        await works.scheduler.look()
+        await works.scheduler.fire_due()
         await works.end_all()
         works.clock.jump(-1.5 * EVERY)
         for _ in range(3):
-            await works.scheduler.look()
+            await works.scheduler.fire_due()
             works.clock.pass_time(0.4 * EVERY)
         assert await works.fired() == [began + 2 * EVERY]
         [schedule] = await works.book.list()
@@ -112,9 +112,9 @@ def test_a_clock_that_is_set_back_fires_nothing_twice() -> None:
         resumed = await works.book.resume(schedule.schedule_id)
         assert resumed.next_at is not None
         works.clock.jump(resumed.next_at.timestamp() - works.clock.now())
-        await works.scheduler.look()
+        await works.scheduler.fire_due()
         works.clock.jump(EVERY)
-        await works.scheduler.look()
+        await works.scheduler.fire_due()
         assert sorted(await works.fired()) == sorted(set(await works.fired()))
 
     perform(scenario())
@@ -126,14 +126,14 @@ def test_a_clock_that_was_wrong_by_years_does_not_stop_a_schedule() -> None:
         began = works.clock.now()
         await works.book.add(every_ten_minutes())
         works.clock.pass_time(EVERY)
-        await works.scheduler.look()
+        await works.scheduler.fire_due()
         await works.end_all()
         works.clock.jump(10 * 365 * 86_400)
-        await works.scheduler.look()
+        await works.scheduler.fire_due()
         await works.end_all()
         works.clock.jump(-10 * 365 * 86_400 - EVERY / 2)
         for _ in range(4):
-            await works.scheduler.look()
+            await works.scheduler.fire_due()
             await works.end_all()
             works.clock.pass_time(EVERY / 2)
         near = sorted(tick for tick in await works.fired() if tick < began + 86_400)
@@ -148,9 +148,9 @@ def test_a_clock_that_jumps_ahead_fires_once() -> None:
         works = Clockwork()
         await works.book.add(every_ten_minutes())
         works.clock.jump(86_400 * 365)
-        await works.scheduler.look()
+        await works.scheduler.fire_due()
         await works.end_all()
-        await works.scheduler.look()
+        await works.scheduler.fire_due()
         assert len(await works.fired()) == 1
 
     perform(scenario())
@@ -165,18 +165,18 @@ def test_a_tick_is_handled_once_if_the_process_dies_at_any_point(death: str, dow
         began = works.clock.now()
         await works.book.add(every_ten_minutes())
         works.clock.pass_time(EVERY)
-        await works.scheduler.look()
+        await works.scheduler.fire_due()
         if not busy:
             await works.end_all()
         works.clock.pass_time(EVERY)
         works.schedules.dies_at = death
         with pytest.raises(Died):
-            await works.scheduler.look()
+            await works.scheduler.fire_due()
         if death != "before begin":
             await works.end_all()  # what was decided then stays so, whatever has come meanwhile
         works.clock.pass_time(down)
         for _ in range(3):
-            await works.restarted().look()
+            await works.restarted().fire_due()
             await works.end_all()
         seen = await works.fired() + await works.skipped()
         assert len(seen) == len(set(seen))
@@ -196,14 +196,14 @@ def test_a_schedule_is_paused_resumed_and_removed() -> None:
         assert paused.paused
         assert paused.next_at is None
         works.clock.pass_time(5 * EVERY)
-        await works.scheduler.look()
+        await works.scheduler.fire_due()
         assert await works.fired() == []
         resumed = await works.book.resume(view.schedule_id)
-        await works.scheduler.look()
+        await works.scheduler.fire_due()
         assert await works.fired() == [], "what passed meanwhile is not made up for"
         assert resumed.next_at is not None
         works.clock.pass_time(EVERY)
-        await works.scheduler.look()
+        await works.scheduler.fire_due()
         assert await works.fired() == [resumed.next_at.timestamp()]
         await works.book.remove(view.schedule_id)
         assert await works.book.list() == []
@@ -220,18 +220,18 @@ def test_a_run_that_cannot_start_is_reported_and_the_next_tick_fires() -> None:
         works = Clockwork(agents=lambda: agents)
         await works.book.add(every_ten_minutes())
         works.clock.pass_time(EVERY)
-        await works.scheduler.look()
+        await works.scheduler.fire_due()
         [kept] = await works.book.list()
         assert "No agent is called `hero`" in kept.problem
         agents["hero"] = Clockwork().agents()["hero"]
         await works.service.set_agent_state("hero", "paused")
         works.clock.pass_time(EVERY)
-        await works.scheduler.look()
+        await works.scheduler.fire_due()
         [kept] = await works.book.list()
         assert "paused" in kept.problem
         await works.service.set_agent_state("hero", "running")
         works.clock.pass_time(EVERY)
-        await works.scheduler.look()
+        await works.scheduler.fire_due()
         [kept] = await works.book.list()
         assert kept.problem == ""
         assert len(await works.fired()) == 1
@@ -244,7 +244,7 @@ def test_a_message_that_looks_like_a_command_is_a_message() -> None:
         works = Clockwork()
         await works.book.add(NewSchedule("hero", "/reset now", EVERY, session_id="mine"))
         works.clock.pass_time(EVERY)
-        await works.scheduler.look()
+        await works.scheduler.fire_due()
         [said] = await works.events(UserMessage)
         assert isinstance(said.data, UserMessage)
         assert said.data.message.text == "/reset now"
@@ -258,12 +258,12 @@ def test_a_deleted_session_is_reported() -> None:
         works = Clockwork()
         await works.book.add(every_ten_minutes(session_id="mine"))
         works.clock.pass_time(EVERY)
-        await works.scheduler.look()
+        await works.scheduler.fire_due()
         await works.end_all()
         buried = await SqliteDeletions(works.writer, ":memory:", works.clock).delete(SessionId("mine"), "me")
         assert [type(each) for each in buried] == [Tombstone]
         works.clock.pass_time(EVERY)
-        await works.scheduler.look()
+        await works.scheduler.fire_due()
         [kept] = await works.book.list()
         assert "deleted" in kept.problem
         assert await works.fired() == []
@@ -307,9 +307,9 @@ def test_no_tick_fires_twice_and_the_last_missed_one_fires_after_any_downtime(
                 await works.end_all()
             works.schedules.dies_at = death
             try:
-                await works.restarted().look()
+                await works.restarted().fire_due()
             except Died:
-                await works.restarted().look()
+                await works.restarted().fire_due()
             works.schedules.dies_at = None
             seen = await works.fired() + await works.skipped()
             assert len(seen) == len(set(seen))

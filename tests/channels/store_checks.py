@@ -12,15 +12,15 @@ RUN = RunId("run_1")
 
 async def check_store(store: ChannelStore) -> None:
     anna = Person("t", "11", "Anna\0", "anna", ("direct", "approve"), 1.5)
-    await store.keep_person(anna)
-    await store.keep_person(anna)
+    await store.save_person(anna)
+    await store.save_person(anna)
     assert (await store.person("t", "11"), await store.people("other"), await store.people()) == (anna, [], [anna])
     code = PairingCode("ABCDEFGH", "t", "12", "Ben", "12", 10.0)
     await store.add_code(code)
     assert await store.codes(9.0) == [code]
     assert await store.codes(10.0) == []
     place = ChannelConversation("t", "11", SessionId("ses_1"), "anna", True)
-    await store.keep_conversation(place)
+    await store.save_conversation(place)
     assert await store.conversation("t", "11") == place
     assert await store.conversation("t", "12") is None
 
@@ -54,8 +54,8 @@ async def check_states(store: ChannelStore) -> None:
     assert await store.conversations("s", "", 2) == ["a", "b"]
     assert await store.conversations("s", "b", 2) == ["c"]
     state = ChannelState("s", "failed", "@bot", "no network", 1.5, 9.5, 2.5)
-    await store.keep_state(msgspec.structs.replace(state, status="connected"))
-    await store.keep_state(state)
+    await store.save_state(msgspec.structs.replace(state, status="connected"))
+    await store.save_state(state)
     [found] = await store.states()
     assert msgspec.structs.replace(found, is_held=None) == state
     assert not found.is_held
@@ -78,7 +78,7 @@ async def check_settled(store: ChannelStore) -> None:
     part = await store.draft("t", Outgoing("k/file/0", "11", ""), None, 6.0)
     assert (part.state, part.message_id) == ("draft", "F1"), "the end of a run closes the drafts of the run only"
     bare = ChannelConversation("t", "bare", SessionId("ses_none"), "anna", True)
-    await store.keep_conversation(bare)
+    await store.save_conversation(bare)
     await store.forget_before(100.0, 10.0)
     assert await store.conversation("t", "bare") is None, "no run, no message"
     assert await store.conversation("t", "11") is not None, "messages of it are stored"

@@ -250,7 +250,7 @@ def test_a_reply_to_the_bot_counts_in_a_group_and_a_forged_one_does_not() -> Non
         from msgspec.structs import replace
 
         store = make_store()
-        await store.keep_person(Person("c", "anna", "Anna", "anna", ("groups",), 0.0))
+        await store.save_person(Person("c", "anna", "Anna", "anna", ("groups",), 0.0))
         await store.finish("c", [Outgoing("k", "group", "hello")], 0.0)
         [item] = await store.outbox("c")
         await store.settle(replace(item, state="sent", message_id="$5"), "c")
@@ -272,7 +272,7 @@ def test_a_reply_to_the_bot_counts_in_a_group_and_a_forged_one_does_not() -> Non
 def test_edits_have_the_same_limit_as_messages() -> None:
     async def scenario() -> None:
         store = make_store()
-        await store.keep_person(Person("c", "anna", "Anna", "anna", ("direct",), 0.0))
+        await store.save_person(Person("c", "anna", "Anna", "anna", ("direct",), 0.0))
         config = ChannelConfig(limits=ChannelLimits(messages_per_minute=3))
         access = Access("c", config, store, lambda: 0.0)
         edit = Incoming("e", "x", "anna", text="b", kind="edit", target="m")
@@ -364,7 +364,7 @@ def test_a_long_question_fits_and_no_option_is_hidden() -> None:
 def test_slack_shows_the_whole_call_before_it_is_approved() -> None:
     slack = Slack("slack", {"token": "t", "app_token": "a"})
     asked = ApprovalRequested(ApprovalId("a1"), "c", "act", "&" * 1490 + "rm -rf /", "reason", None)
-    body = slack._body(make_approval_prompt(asked, "c", True))  # pyright: ignore[reportPrivateUsage]
+    body = slack._make_body(make_approval_prompt(asked, "c", True))  # pyright: ignore[reportPrivateUsage]
     shown = "".join(block["text"]["text"] for block in body["blocks"] if block["type"] == "section")
     assert "rm -rf /" in shown
 

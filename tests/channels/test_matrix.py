@@ -54,7 +54,7 @@ def test_messages_in_rooms_and_groups_and_their_files_are_answered(tmp_path: Pat
             async with opened(tmp_path, echo()) as engine:
                 manager: Any = engine.context.channels()
                 person = Person("matrix", ANNA, "Anna", "anna", ("direct", "groups"), 0.0)
-                await manager.store.keep_person(person)
+                await manager.store.save_person(person)
                 async with manager.run_in_background():
                     while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
                         await asyncio.sleep(0.01)
@@ -101,7 +101,7 @@ def test_a_message_whose_key_is_missing_is_answered_with_the_reason(tmp_path: Pa
             async with opened(tmp_path, ScriptedModel()) as engine:  # any call of the model would fail
                 manager: Any = engine.context.channels()
                 person = Person("matrix", ANNA, "Anna", "anna", ("direct", "groups"), 0.0)
-                await manager.store.keep_person(person)
+                await manager.store.save_person(person)
                 async with manager.run_in_background():
                     while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
                         await asyncio.sleep(0.01)
@@ -126,7 +126,7 @@ def test_a_rate_limited_request_is_retried_after_the_requested_time(tmp_path: Pa
             write_home(tmp_path, channels, {"MATRIX": PASSWORD})
             async with opened(tmp_path, FunctionModel(lambda _: say("patience"))) as engine:
                 manager: Any = engine.context.channels()
-                await manager.store.keep_person(Person("matrix", ANNA, "Anna", "anna", ("direct",), 0.0))
+                await manager.store.save_person(Person("matrix", ANNA, "Anna", "anna", ("direct",), 0.0))
                 async with manager.run_in_background():
                     while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
                         await asyncio.sleep(0.01)

@@ -106,7 +106,7 @@ def test_old_records_are_deleted_and_their_messages_are_still_not_accepted_again
             paid = fake.events[kinds.index(("m.room.encrypted", ANNA))]
             keys = count_rows(tmp_path, "keys.db", "megolminboundsessions")
             assert count_rows(tmp_path, "decrypted.db", "decrypted") > keys
-            monkeypatch.setattr("treadle.channels.runner.KEPT_SECONDS", -60.0)
+            monkeypatch.setattr("treadle.channels.runner.RETENTION_SECONDS", -60.0)
             async with serve_bot(fake, tmp_path) as engine:
                 await fake.replay(paid)
                 await write_and_wait(anna, "fourth")  # the key opens what comes later

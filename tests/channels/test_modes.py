@@ -122,7 +122,7 @@ def test_an_edit_on_matrix_steers_the_run_and_a_deletion_cancels_it(
             async with opened(tmp_path, gated.model) as engine:
                 manager: Any = engine.context.channels()
                 person = Person("matrix", ANNA_ON_MATRIX, "Anna", "anna", ("direct", "groups"), 0.0)
-                await manager.store.keep_person(person)
+                await manager.store.save_person(person)
                 async with (
                     manager.run_in_background(),
                     open_person(fake.url, ANNA_ON_MATRIX, PASSWORD, BOT, tmp_path / "anna") as anna,

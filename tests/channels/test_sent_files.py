@@ -139,7 +139,7 @@ def test_slack_gets_files_after_the_answer(tmp_path: Path) -> None:
             fill_workspace(tmp_path)
             async with opened(tmp_path, FunctionModel(lambda _: say("see ![chart](chart.png)"))) as engine:
                 manager: Any = engine.context.channels()
-                await manager.store.keep_person(SLACK_ANNA)
+                await manager.store.save_person(SLACK_ANNA)
                 async with manager.run_in_background():
                     await fake.write("UANNA", "draw")
                     await fake.wait_for(lambda: len(fake.sent) == 2)

@@ -46,7 +46,7 @@ def test_people_are_answered_in_direct_messages_and_threads(tmp_path: Path) -> N
             )
             async with opened(tmp_path, echo()) as engine:
                 manager: Any = engine.context.channels()
-                await manager.store.keep_person(ANNA)
+                await manager.store.save_person(ANNA)
                 async with manager.run_in_background():
                     await fake.write("UANNA", "hello")
                     await fake.wait_for(lambda: fake.texts("DUANNA") == ["you said: hello"])
@@ -135,7 +135,7 @@ def test_a_file_appears_once_when_the_server_ends_while_it_is_sent(tmp_path: Pat
             (workspace / "my report.pdf").write_bytes(b"%PDF-1.7")
             async with opened(tmp_path, FunctionModel(answer)) as engine:
                 manager: Any = engine.context.channels()
-                await manager.store.keep_person(ANNA)
+                await manager.store.save_person(ANNA)
                 async with manager.run_in_background():
                     await fake.write("UANNA", "draw")
                     await fake.wait_for(lambda: f"[file {name}]" in fake.texts("DUANNA"), HANG_SECONDS)
@@ -213,7 +213,7 @@ def test_a_connection_that_slack_refreshes_is_opened_again_at_once(
             )
             async with opened(tmp_path, echo()) as engine:
                 manager: Any = engine.context.channels()
-                await manager.store.keep_person(ANNA)
+                await manager.store.save_person(ANNA)
                 async with manager.run_in_background():
                     await fake.write("UANNA", "one")
                     await fake.wait_for(lambda: fake.texts("DUANNA") == ["you said: one"])

@@ -66,7 +66,7 @@ def test_messages_written_while_no_server_was_connected_are_read(tmp_path: Path)
             write_home(tmp_path, {"slack": channel}, {"BOT": TOKEN, "APP": APP_TOKEN})
             async with opened(tmp_path, echo()) as engine:
                 manager: Any = engine.context.channels()
-                await manager.store.keep_person(ANNA)
+                await manager.store.save_person(ANNA)
                 async with manager.run_in_background():
                     await fake.write("UANNA", "hello")
                     thread = await fake.write("UANNA", f"<@{BOT_USER}> in a channel", channel="C1")
@@ -101,8 +101,8 @@ def test_messages_of_conversations_that_were_never_used_are_read(tmp_path: Path)
             write_slack_home(tmp_path, fake)
             async with opened(tmp_path, echo()) as engine:
                 manager: Any = engine.context.channels()
-                await manager.store.keep_person(ANNA)
-                await manager.store.keep_person(BEN)
+                await manager.store.save_person(ANNA)
+                await manager.store.save_person(BEN)
                 async with manager.run_in_background():
                     await fake.write("UANNA", "hello")
                     await fake.wait_for(lambda: fake.texts("DUANNA"))
@@ -134,7 +134,7 @@ def test_the_next_server_continues_at_the_last_position(tmp_path: Path, monkeypa
             write_slack_home(tmp_path, fake)
             async with opened(tmp_path, echo()) as engine:
                 manager: Any = engine.context.channels()
-                await manager.store.keep_person(ANNA)
+                await manager.store.save_person(ANNA)
                 began = fake._next()  # pyright: ignore[reportPrivateUsage]
                 await manager.store.receive("slack", [], f'{{"seen": "{began}"}}', 0.0)
                 for place in MANY:
@@ -184,7 +184,7 @@ def test_a_history_that_may_not_be_read_does_not_stop_the_channel(tmp_path: Path
             )
             async with opened(tmp_path, echo()) as engine:
                 manager: Any = engine.context.channels()
-                await manager.store.keep_person(ANNA)
+                await manager.store.save_person(ANNA)
                 await manager.store.receive("slack", [], f'{{"seen": "{time.time():.6f}"}}', 0.0)
                 await manager.store.receive("slack", [Incoming("m", "C9", "UANNA")], None, 0.0)
                 await fake.write("UANNA", "lost", is_lost=True)

@@ -79,7 +79,7 @@ def test_an_answer_whose_beginning_was_sent_before_the_server_ended_is_completed
             write_home(tmp_path, channels, {"BOT": TOKEN, "APP": APP_TOKEN})
             async with opened(tmp_path, PausedModel()) as engine:
                 manager: Any = engine.context.channels()
-                await manager.store.keep_person(ANNA)
+                await manager.store.save_person(ANNA)
                 async with manager.run_in_background():
                     await fake.write("UANNA", "go")
                     await fake.wait_for(lambda: fake.texts("DUANNA"), HANG_SECONDS)

@@ -82,7 +82,7 @@ class RunScenario:
         assert isinstance(step, CallModel), step
         self.asked.append(step)
         number = self.state.step.number
-        opening = () if self.state.step.open else (e.StepStart(number + 1),)
+        opening = () if self.state.step.is_open else (e.StepStart(number + 1),)
         attempt = 1 if opening else self.state.step.attempts + 1
         request = e.LlmRequest(
             number + len(opening), attempt, "provider", "model", 1, tools_offered=step.tools_offered
@@ -123,7 +123,7 @@ class RunScenario:
 
     def _end_step(self) -> None:
         step = self.state.step
-        if step.open and self.state.turn.reply is not None and not self.state.open_calls:
+        if step.is_open and self.state.turn.reply is not None and not self.state.open_calls:
             self.happens(e.StepEnd(step.number, step.attempts, step.calls, 0, 0, 0))
 
     # ── Looking back ──

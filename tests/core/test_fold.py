@@ -71,7 +71,7 @@ def snapshot_state(state: RunState) -> dict[str, Any]:
     plain = flatten(state)
     plain["transcript"] = list(state.transcript.messages)
     plain["preamble"] = (state.prompt.preamble.system, state.prompt.preamble.tools)
-    for name in ("ledger", "recovery", "step", "tally"):
+    for name in ("ledger", "recovery", "step", "usage"):
         plain[name] = asdict(plain[name])
     plain["calls"] = [asdict(call) for call in state.turn.calls]
     return plain
@@ -212,14 +212,14 @@ def test_messages_of_earlier_runs_come_first() -> None:
     history = (user("before"), Message("assistant", (Text("yes"),)))
     state = new_state(ORIGIN, history)
     assert state.transcript.messages == list(history)
-    assert state.said == ()
+    assert state.own_messages == ()
 
 
 def test_the_history_of_a_run_includes_unsent_messages() -> None:
     scenario = RunScenario()
     scenario.turn(text="done")
     scenario.happens(e.MessageSteered(user("too late"), "steer"))
-    assert [message.text for message in scenario.state.said] == ["go", "done", "too late"]
+    assert [message.text for message in scenario.state.own_messages] == ["go", "done", "too late"]
 
 
 def test_the_mode_queue_of_an_old_journal_is_read_as_steer() -> None:
@@ -229,7 +229,7 @@ def test_the_mode_queue_of_an_old_journal_is_read_as_steer() -> None:
         scenario.asks()
         scenario.happens(e.MessageSteered(user("hello"), mode))
         states.append(scenario.state)
-    assert states[0].steered == states[1].steered == "steer"
+    assert states[0].steer_mode == states[1].steer_mode == "steer"
 
 
 def test_an_interrupted_reply_keeps_its_text_and_drops_its_calls() -> None:

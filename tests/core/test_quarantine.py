@@ -45,7 +45,7 @@ def test_deaths_of_workers_that_did_not_execute_the_run_raise_the_threshold() ->
     found = Suspicion()
     for lately in (1, 2, 5):
         found.count_death(e.RunRecovered(1, "died", True, lately), NOTHING)
-    assert (found.alone, found.unexplained) == (3, 2)
+    assert (found.deaths_alone, found.unexplained) == (3, 2)
     found.count_death(e.RunRecovered(1, "died", True, 300), NOTHING)
     assert found.unexplained == 296 > MAX_DOUBT
     assert not found.is_culprit

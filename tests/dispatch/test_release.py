@@ -110,7 +110,7 @@ def test_an_end_is_decided_again_if_a_delivery_was_committed_before_it() -> None
             log.record(end_call("call"))
             flushing = asyncio.ensure_future(log.flush())
             await asyncio.sleep(0.5)
-            accepted = await log.release(Release(said=log.state.said), END)
+            accepted = await log.release(Release(said=log.state.own_messages), END)
             await flushing
             return accepted, await process.types(run_id)
 

@@ -300,7 +300,7 @@ async def fire_schedules(emitted: Emitted) -> None:
     await works.book.add(NewSchedule("hero", "go", 60))
     for _ in range(2):
         works.clock.pass_time(60)
-        await works.scheduler.look()
+        await works.scheduler.fire_due()
     emitted |= {placed.event.type for placed in await works.journal.after(0)}
 
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from treadle.ports.clock import Ids
-from treadle.system.clock import TimeOrderedIds, worker_name
+from treadle.system.clock import TimeOrderedIds, make_worker_name
 from treadle.testing.time import CountingIds
 
 
@@ -39,4 +39,4 @@ def test_an_id_says_when_it_was_made() -> None:
 
 
 def test_worker_names_are_unique() -> None:
-    assert worker_name() != worker_name()
+    assert make_worker_name() != make_worker_name()

@@ -107,8 +107,8 @@ class Room:
         ]
         assert await self.store.add(made) == len(texts)
 
-    async def glance(self, embedder: str = "fake/topics") -> MemoryOverview:
-        return await self.store.read(lambda view: view.glance(OWN, embedder))
+    async def read_overview(self, embedder: str = "fake/topics") -> MemoryOverview:
+        return await self.store.read(lambda view: view.read_overview(OWN, embedder))
 
     async def texts(self, text: str, embedder: str = "local", limit: int = 5) -> list[str]:
         return [hit.memory.text for hit in (await self.memories.recall(OWN, text, limit, embedder)).found]

@@ -102,7 +102,7 @@ def test_a_working_remote_embedder_finds_memories_by_meaning() -> None:
             await room.memories.start()
             await room.add("Likes green tea.", "Has a boat in the harbour.")
             assert await room.texts("a drink", "fake/m") == ["Likes green tea."]
-            await room.memories.indexer.rest()
+            await room.memories.indexer.wait_until_idle()
             assert await room.texts("where to sail", "fake/m") == ["Has a boat in the harbour."]
             await room.memories.close()
 
@@ -113,12 +113,12 @@ def test_another_model_under_the_same_name_replaces_all_vectors() -> None:
     async def work(room: Room) -> None:
         await room.add("Likes green tea.", "Has a boat in the harbour.")
         await room.texts("drink")
-        await room.memories.indexer.rest()
+        await room.memories.indexer.wait_until_idle()
         room.topics.wide = 6
         recall = await room.memories.recall(OWN, "green tea", 5, "local")
         assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
-        await room.memories.indexer.rest()
-        assert (await room.glance()).dimensions == 6
+        await room.memories.indexer.wait_until_idle()
+        assert (await room.read_overview()).dimensions == 6
         assert await room.texts("drink") == ["Likes green tea."]
 
     run(work)
@@ -131,7 +131,7 @@ def test_the_indexer_retries_ever_more_slowly() -> None:
         room.memories.catch_up(OWN, "local")
         await room.weary.wait()
         room.topics.failure = None
-        await room.memories.indexer.rest()
+        await room.memories.indexer.wait_until_idle()
         assert room.pauses[:8] == [1, 2, 4, 8, 16, 32, 60, 60]
         assert await room.texts("drink") == ["Likes green tea."]
 
@@ -143,7 +143,7 @@ def test_a_refused_text_does_not_prevent_vectors_of_other_texts() -> None:
         await room.add("Likes green tea.", "poison, in a harbour", "Has a boat in the harbour.")
         first = await room.memories.recall(OWN, "poison harbour", 5, "local")
         assert first.found[0].memory.text == "poison, in a harbour"
-        await room.memories.indexer.rest()
+        await room.memories.indexer.wait_until_idle()
         room.clock.pass_time(COOLDOWN_SECONDS)
         assert room.pauses == []
         assert await room.texts("where to sail") == ["Has a boat in the harbour."]
@@ -151,9 +151,9 @@ def test_a_refused_text_does_not_prevent_vectors_of_other_texts() -> None:
         recall = await room.memories.recall(OWN, "a drink", 5, "local")
         assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
         assert recall.degraded is None
-        await room.memories.indexer.rest()
+        await room.memories.indexer.wait_until_idle()
         assert set(await room.texts("a sail")) == {"Has a boat in the harbour.", "Sails in May."}
-        assert (await room.glance()).is_behind is False
+        assert (await room.read_overview()).is_behind is False
 
     run(work)
 
@@ -209,10 +209,10 @@ def test_refused_texts_are_embedded_only_once() -> None:
     async def work(room: Room) -> None:
         await room.add(*(f"poison number {n}" for n in range(40)))
         room.memories.catch_up(OWN, "local")
-        await room.memories.indexer.rest()
+        await room.memories.indexer.wait_until_idle()
         assert len(room.topics.asked) == 3 * 2 + 40
         assert room.pauses == []
-        assert (await room.glance()).is_behind is False
+        assert (await room.read_overview()).is_behind is False
 
     run(work)
 
@@ -236,12 +236,12 @@ def test_another_model_after_a_restart_replaces_the_old_vectors() -> None:
     async def work(room: Room) -> None:
         await room.add(*(f"old fact {n} about tea" for n in range(10)))
         room.memories.catch_up(OWN, "local")
-        await room.memories.indexer.rest()
+        await room.memories.indexer.wait_until_idle()
         other = HybridMemories(room.store, One(Topics(wide=8)), room.clock, room.pause)
         await other.start()
         await room.add(*(f"new fact {n} to sail by" for n in range(40)), prefix="new")
         other.catch_up(OWN, "local")
-        await other.indexer.rest()
+        await other.indexer.wait_until_idle()
         assert room.pauses == []
         recall = await other.recall(OWN, "a drink", 10, "local")
         assert len(recall.found) == 10
@@ -348,7 +348,7 @@ def test_closing_does_not_wait_for_a_hanging_embedder(monkeypatch: pytest.Monkey
         following = Room(None, database)  # the next process goes on
         await following.memories.start()
         following.memories.catch_up(OWN, "local")
-        await following.memories.indexer.rest()
+        await following.memories.indexer.wait_until_idle()
         assert await following.texts("drink") == ["Likes green tea."]
         await following.memories.close()
 

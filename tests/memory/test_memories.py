@@ -47,8 +47,8 @@ def test_a_new_memory_is_found_by_its_meaning_at_once() -> None:
         assert [(hit.memory.text, hit.by) for hit in recall.found] == [("Likes green tea.", "vectors")]
         assert recall.by == "vectors"
         assert len(room.topics.asked) == 1, "the memories go with the question"
-        await room.memories.indexer.rest()
-        assert (await room.glance()).is_behind is False
+        await room.memories.indexer.wait_until_idle()
+        assert (await room.read_overview()).is_behind is False
         assert await room.texts("which drink?") == ["Likes green tea."]
 
     run(work)
@@ -58,7 +58,7 @@ def test_concurrent_recalls_embed_a_new_memory_once() -> None:
     async def work(room: Room) -> None:
         await room.add("Likes green tea.")
         await room.texts("which drink?")
-        await room.memories.indexer.rest()
+        await room.memories.indexer.wait_until_idle()
         await room.add("Has a boat in the harbour.", prefix="new")
         gate, embed = asyncio.Event(), room.topics.embed
 
@@ -84,7 +84,7 @@ def test_many_new_memories_are_left_to_the_indexer_and_found_by_words_meanwhile(
         assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
         assert (recall.by, recall.degraded) == ("text", None)
         assert room.topics.asked == [], "there is nothing to compare with yet"
-        await room.memories.indexer.rest()
+        await room.memories.indexer.wait_until_idle()
         assert [len(texts) for texts in room.topics.asked] == [BATCH_SIZE, BATCH_SIZE, BATCH_SIZE, 1]
         assert await room.texts("which drink?") == ["Likes green tea."]
 
@@ -95,7 +95,7 @@ def test_new_memories_without_vectors_are_found_among_many_old_ones() -> None:
     async def work(room: Room) -> None:
         await room.add(*(f"compiler note {n}" for n in range(BATCH_SIZE)))
         room.memories.catch_up(OWN, "local")
-        await room.memories.indexer.rest()
+        await room.memories.indexer.wait_until_idle()
         await room.add(*(f"tea number {n}" for n in range(MAX_EMBEDDED_WITH_QUERY + 1)), prefix="new")
         found = await room.memories.recall(OWN, "tea number 3", 5, "local")
         assert found.by == "both"
@@ -124,7 +124,7 @@ def test_the_current_session_and_notes_in_the_prompt_are_not_recalled() -> None:
             recall = await room.memories.recall(OWN, "tea", 5, "local", RecallExclusion(session=SessionId("ses_1")))
             assert {hit.memory.text for hit in recall.found} == {"tea two", "tea note 0"}
             assert [note.text for note in recall.notes] == ["tea note 1", "tea note 2", "tea note 3"]
-            await room.memories.indexer.rest()
+            await room.memories.indexer.wait_until_idle()
 
     run(work)
 
@@ -225,10 +225,10 @@ def test_meanings_are_found_with_the_local_embedder() -> None:
             "The children go to bed at eight.", "The car needs new tyres.", "E4711 means that the disk is full."
         )
         assert (await room.texts("when do the kids sleep?", "auto"))[:1] == ["The children go to bed at eight."]
-        await room.memories.indexer.rest()
+        await room.memories.indexer.wait_until_idle()
         assert (await room.texts("when do the kids sleep?", "auto"))[:1] == ["The children go to bed at eight."]
         assert (await room.texts("we get E4711", "auto"))[:1] == ["E4711 means that the disk is full."]
         assert await room.texts("translate this sentence into Finnish", "auto") == []
-        assert (await room.glance(NAME)).dimensions == 512
+        assert (await room.read_overview(NAME)).dimensions == 512
 
     run(work, Embedders(), timeout_seconds=60)

@@ -42,7 +42,7 @@ def matches(terms: list[Term]) -> bool:
 @example("\U0001d518\U0001d52b \uff11\uff12 \u0663\u0664 日本語")
 def test_any_message_gives_a_valid_query(message: str) -> None:
     question = parse_query(message)
-    matches(question.by_words)
+    matches(question.word_terms)
     assert len(question.words) <= MAX_WORDS
     assert len(question.keys) <= MAX_KEYS
 
@@ -53,7 +53,7 @@ def test_literal_text_is_found(text: str) -> None:
     fts.execute("BEGIN")
     fts.execute("INSERT INTO t VALUES (?)", (" ".join(fold_words(f"before {text} after")),))
     try:
-        for term in question.by_keys:
+        for term in question.key_terms:
             assert matches([term]), term
     finally:
         fts.execute("ROLLBACK")
@@ -95,14 +95,14 @@ def test_an_identifier_weighs_more_than_a_name_or_a_small_number() -> None:
 )
 def test_small_talk_gives_an_empty_query(message: str) -> None:
     assert parse_query(message) == MemoryQuery()
-    assert parse_query(message).by_words == []
+    assert parse_query(message).word_terms == []
 
 
 def test_words_are_found_in_their_forms() -> None:
     assert stem("invoices") == stem("invoice")
     assert stem("painting") == stem("painted")
     assert stem("4711s") != ""
-    assert matches(parse_query("what do relays say").by_words)
+    assert matches(parse_query("what do relays say").word_terms)
     assert fold_words("Ünïcödé_x") == ("unicode", "x")
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from treadle.models.http.error_facts import read_error
 from treadle.models.http.error_rules import RULES, ErrorRule, Example, classify_error, find_rule
-from treadle.models.http.error_status import effective_status
+from treadle.models.http.error_status import find_effective_status
 
 CASES = [(rule, example) for rule in RULES for example in rule.examples]
 
@@ -45,7 +45,7 @@ def test_compaction_and_repair_are_not_plain_retries() -> None:
 )
 def test_an_error_in_a_stream_has_the_status_of_its_type(error: object, status: int | None) -> None:
     body = msgspec.json.encode({"error": error}).decode()
-    assert effective_status(None, read_error(body)) == status
+    assert find_effective_status(None, read_error(body)) == status
 
 
 @pytest.mark.parametrize(

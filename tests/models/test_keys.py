@@ -8,7 +8,7 @@ from tests.fake_endpoint import Answer, FakeEndpoint, refuses, says
 from tests.models.chat import HELLO
 from treadle.domain.errors import MissingKey
 from treadle.domain.providers import ProviderConfig
-from treadle.models.http.keys import DEFAULT_RATE_REST_SECONDS, KeyRing, ProviderKey
+from treadle.models.http.keys import DEFAULT_RATE_COOLDOWN_SECONDS, KeyRing, ProviderKey
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Completed, Failed, Resolved
 
@@ -33,9 +33,9 @@ def test_the_first_available_key_is_used() -> None:
     clock = Clock()
     keys = KeyRing([ONE, TWO, THREE], clock)
     assert keys.current() is ONE
-    assert keys.rest(ONE, 10.0)
+    assert keys.cool_down(ONE, 10.0)
     assert keys.current() is TWO
-    assert keys.rest(TWO, 20.0)
+    assert keys.cool_down(TWO, 20.0)
     assert keys.current() is THREE
     clock.now = 10.0
     assert keys.current() is ONE
@@ -43,16 +43,16 @@ def test_the_first_available_key_is_used() -> None:
 
 def test_the_key_that_is_available_first_is_used_when_all_rest() -> None:
     keys = KeyRing([ONE, TWO], Clock())
-    assert keys.rest(ONE, 20.0)
-    assert not keys.rest(TWO, 10.0)
+    assert keys.cool_down(ONE, 20.0)
+    assert not keys.cool_down(TWO, 10.0)
     assert keys.current() is TWO
 
 
 def test_a_longer_rest_is_not_cut_short() -> None:
     clock = Clock()
     keys = KeyRing([ONE, TWO], clock)
-    keys.rest(ONE, 100.0)
-    keys.rest(ONE, 1.0)
+    keys.cool_down(ONE, 100.0)
+    keys.cool_down(ONE, 1.0)
     clock.now = 50.0
     assert keys.current() is TWO
 
@@ -123,7 +123,7 @@ def test_a_key_that_reached_its_rate_rests_as_long_as_the_provider_says() -> Non
             return [request.headers["authorization"] for request in server.requests]
 
     assert asyncio.run(run()) == [f"Bearer {key}" for key in ("sk-one-1234", "sk-two-1234", "sk-one-1234")]
-    assert DEFAULT_RATE_REST_SECONDS > 7
+    assert DEFAULT_RATE_COOLDOWN_SECONDS > 7
 
 
 @pytest.mark.parametrize("key", ["", "  ", "sk-\n1", "schlüssel"])

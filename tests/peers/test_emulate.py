@@ -218,7 +218,7 @@ def test_people_are_answered_in_direct_messages_and_threads(url: str, tmp_path: 
             async with opened(tmp_path, FunctionModel(answer)) as engine:
                 manager: Any = engine.context.channels()
                 person = Person("slack", anna, "Anna", f"slack|{anna}", ("direct", "groups"), 0.0)
-                await manager.store.keep_person(person)
+                await manager.store.save_person(person)
                 async with manager.run_in_background():
                     direct = await emulator.open_direct()
                     await emulator.write(direct, "draw it")

@@ -31,7 +31,7 @@ def test_people_and_agents_talk_in_rooms(tmp_path: Path) -> None:
             async with opened(tmp_path, echo()) as engine:
                 manager: Any = engine.context.channels()
                 person = Person("matrix", ANNA, "Anna", "anna", ("direct", "groups"), 0.0)
-                await manager.store.keep_person(person)
+                await manager.store.save_person(person)
                 async with manager.run_in_background():
                     room = await synapse.make_room(token, BOT)
                     while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database

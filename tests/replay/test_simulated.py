@@ -76,9 +76,9 @@ def summarize_state(state: RunState) -> tuple[object, ...]:
         state.guards.empty_turns,
         state.guards.rejected_outputs,
     )
-    claims, recovery = (state.guards.phantom_claims, state.guards.claimed), state.guards.recovery
+    claims, recovery = (state.guards.phantom_claims, state.guards.claimed_answer), state.guards.recovery
     stuck = (recovery.quiet_steps, recovery.stage, recovery.refused_tool, recovery.detected_at)
-    return state.ledger, tuple(state.transcript.messages), state.asked, counted, claims, stuck
+    return state.ledger, tuple(state.transcript.messages), state.submitted_text, counted, claims, stuck
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))

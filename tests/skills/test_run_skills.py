@@ -41,7 +41,7 @@ def test_a_skill_counts_when_it_is_approved_and_until_it_is_changed(home: Path, 
     assert looked_at(home, workspace)["home", "one"].state == "changed"
     approve(home, "one")
     assert names(skills, workspace) == ["one"]
-    assert SkillInventory(home).withdraw("one")
+    assert SkillInventory(home).revoke("one")
     assert names(skills, workspace) == []
 
 
@@ -156,7 +156,7 @@ def test_an_approval_cannot_name_a_skill_outside_its_folder(home: Path, workspac
     path.write_text(path.read_text().replace("name: one", "name: ../outside"))
     assert FolderSkills(home).list_offered(("*",), workspace) == ()
     assert outside.exists()
-    assert not approved.withdraw("one")
+    assert not approved.revoke("one")
 
 
 def test_a_shipped_skill_is_copied_when_it_is_approved(home: Path, workspace: Path) -> None:

@@ -53,7 +53,7 @@ def holder(script: str, path: str) -> Generator["subprocess.Popen[str]", None, N
             process.kill()
 
 
-def let_go(process: "subprocess.Popen[str]") -> None:
+def discard(process: "subprocess.Popen[str]") -> None:
     assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()

@@ -303,9 +303,9 @@ def test_usage_equals_the_sum_of_the_journals(told: list[tuple[AgentSpec, list[t
     async def scenario() -> None:
         async with desk() as process:
             runs: list[Told] = []
-            for agent, told_of in told:
+            for agent, list_published in told:
                 runs.append(run := Told(process, await process.begun(agent)))
-                for kind, end in told_of:
+                for kind, end in list_published:
                     await run.turn(kind, end)
                 await run.end()
             found = sum_usage(await process.used(), "agent")

@@ -58,11 +58,11 @@ def test_an_older_journal_folds(path: str) -> None:
             }
             waiting, pending, posting, ended = states.values()
             assert {state.agent.name for state in states.values()} == {"ada"}
-            assert (ended.outcome, len(ended.said)) == ("completed", 4)
-            assert ended.said[-1].text == "The key is in the hall."
+            assert (ended.outcome, len(ended.own_messages)) == ("completed", 4)
+            assert ended.own_messages[-1].text == "The key is in the hall."
             assert [call.phase for call in posting.open_calls] == ["started"]
             assert [message.text for message in posting.turn.inbox] == ["Use the red stamp."]
-            assert (pending.started, pending.turn.inbox[0].text) == (False, "And where is the key now?")
+            assert (pending.has_started, pending.turn.inbox[0].text) == (False, "And where is the key now?")
             assert (waiting.status, waiting.interrupted is not None) == ("waiting", True)
             for record in await journal.find():
                 assert states[record.origin.run_id].sequence == record.sequence

@@ -10,7 +10,7 @@ import pytest
 
 from tests.patience import HANG_SECONDS
 from tests.stores.faulty_disk import FaultyDisk, faulty_disk
-from tests.stores.processes import HOLD_THE_WRITE_LOCK, holder, let_go
+from tests.stores.processes import HOLD_THE_WRITE_LOCK, discard, holder
 from treadle import Agent
 from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
@@ -192,7 +192,7 @@ def test_a_failed_fsync_stops_the_store(path: str) -> None:
                 disk.sync_fails = False
                 with pytest.raises(StoreLost):  # never again as if nothing had happened
                     await process.submit()
-                told = process.told.told_of(claim.origin.run_id)
+                told = process.told.list_published(claim.origin.run_id)
                 assert [sequence for sequence, _, _ in told] == [1, 2, 3], "what was lost was not published"
         async with process_on(path) as process:
             types = await process.types(claim.origin.run_id)
@@ -288,7 +288,7 @@ def test_a_lock_of_another_program_is_waited_for(path: str) -> None:
                 submitting = asyncio.ensure_future(process.submit())
                 await stays_open(cast("asyncio.Future[object]", advancing), lambda: tries)
                 assert await process.types(claim.origin.run_id) == OPENING
-                let_go(other)
+                discard(other)
                 async with asyncio.timeout(HANG_SECONDS):
                     assert (await advancing).sequence == 3
                     await submitting

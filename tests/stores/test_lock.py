@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stores.processes import OWN_AN_ENGINE, holder, let_go
+from tests.stores.processes import OWN_AN_ENGINE, discard, holder
 from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.domain.errors import StoreError, StoreOwned
@@ -36,7 +36,7 @@ def test_a_second_engine_gets_the_name_of_the_owner_of_the_database(path: str) -
         assert f"process {owner.pid} " in text
         assert path in text
         assert "\n" not in text
-        let_go(owner)
+        discard(owner)
         owner.wait(10)
     open_engine(path)
 

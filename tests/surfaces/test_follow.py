@@ -54,8 +54,10 @@ def test_a_run_that_is_faster_than_the_command_is_printed_up_to_its_question(
                     client = access.client
                     [asked] = (await client.call(approvals.LIST, approvals.ListApprovals())).items
                     root = await root_of(client, asked.run_id)
-                    denial = approvals.decision_of(asked.approval_id, Decision("deny", None, "Keep them.", "test"))
-                    since = (await client.call(approvals.DECIDE, denial)).sequence
+                    describe_denial = approvals.decision_of(
+                        asked.approval_id, Decision("deny", None, "Keep them.", "test")
+                    )
+                    since = (await client.call(approvals.DECIDE, describe_denial)).sequence
                     await wait_for_another_approval(client, asked)
                     follower = options.follow(access, stop, "your decision")
                     return await follower.follow_root(root, asked.run_id, since)

@@ -44,10 +44,10 @@ def test_a_hard_link_to_a_file_of_the_home_is_protected(tmp_path: Path) -> None:
     (work / "a").write_text("own")
     os.link(work / "a", work / "b")
     with open_workspace(work, (home,)) as workspace:
-        with pytest.raises(ToolError, match="Treadle's own"), workspace.place("harmless.txt"):
+        with pytest.raises(ToolError, match="Treadle's own"), workspace.locate("harmless.txt"):
             pass
         assert workspace.is_hidden("harmless.txt", workspace.root)
-        with workspace.place("b") as place:
+        with workspace.locate("b") as place:
             os.close(place.open())
 
 

@@ -30,7 +30,7 @@ def test_the_wait_is_reported_repeatedly_until_the_first_token() -> None:
     now, said = [0.0], list[str]()
     wait = ModelWait(said.append, lambda: now[0])
     assert wait.next_notice() is None
-    wait.see(event(REQUEST))
+    wait.observe(event(REQUEST))
     assert wait.next_notice() == 10
     for seconds in (9, 10, 29, 30, 60, 120, 300, 599, 600, 900):
         now[0] = float(seconds)
@@ -45,7 +45,7 @@ def test_the_wait_is_reported_repeatedly_until_the_first_token() -> None:
         "900",
     ]
     assert said[0] == "Waiting for ollama/big: no reply for 10 s (Ctrl-C interrupts)"
-    wait.see(event(Token(1, 1, 0, "Hello")))
+    wait.observe(event(Token(1, 1, 0, "Hello")))
     now[0] = 5000.0
     wait.notice()
     assert (wait.next_notice(), len(said)) == (None, 7)
@@ -57,7 +57,7 @@ def test_the_line_names_the_model_the_seconds_the_tokens_and_the_countdown() -> 
 
     def after(seconds: float, *happened: EventData) -> str:
         for data in happened:
-            activity.see(event(data))
+            activity.observe(event(data))
         now[0] += seconds
         return activity.describe()
 
@@ -81,7 +81,7 @@ def test_the_line_names_the_model_the_seconds_the_tokens_and_the_countdown() -> 
 def test_the_line_is_removed_before_anything_else_is_printed() -> None:
     out, at_start = io.StringIO(), [True]
     line = LiveLine(lambda: at_start[0], out)
-    line.see(event(LlmRetry(1, 1, 10.0, 60_000)))
+    line.observe(event(LlmRetry(1, 1, 10.0, 60_000)))
     line.draw()
     assert "retrying in 60 s" in out.getvalue()
     line.clear()

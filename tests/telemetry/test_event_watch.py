@@ -27,7 +27,7 @@ class Notebook:
     def remember(self, event: Event) -> None:
         self.lines.append(f"({event.sequence} {event.type})")
 
-    def see(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+    def observe(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         self.lines += [f"{sequence} {draft.type}" for sequence, draft in enumerate(drafts, first)]
 
     def forget(self, run_id: RunId) -> None:
@@ -38,7 +38,7 @@ class BrokenWatcher:
     def remember(self, event: Event) -> None:
         raise RuntimeError("it never worked")
 
-    def see(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+    def observe(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         raise RuntimeError("it never worked")
 
     def forget(self, run_id: RunId) -> None:

@@ -17,22 +17,22 @@ def test_any_label_and_number_can_be_read_back(labels: list[tuple[str, str]], am
     names = Names()
     family = Family("a_total", "It says \\ and\nmore.", ("one", "two"))
     for one, two in labels:
-        family.set(amount, (names.of(one), names.of(two)))
+        family.set(amount, (names.get_label(one), names.get_label(two)))
     samples = read(render_page([family]))
     for one, two in labels:
-        assert value(samples, "a_total", one=names.of(one), two=names.of(two)) == amount
+        assert value(samples, "a_total", one=names.get_label(one), two=names.get_label(two)) == amount
 
 
 @given(texts)
 def test_a_label_value_is_short_and_printable(name: str) -> None:
-    shown = Names().of(name)
+    shown = Names().get_label(name)
     assert len(shown) <= 80
     assert shown.isprintable()
 
 
 def test_the_number_of_label_values_is_limited() -> None:
     names = Names(max_names=3)
-    assert [names.of(name) for name in "abcdea"] == ["a", "b", "c", "other", "other", "a"]
+    assert [names.get_label(name) for name in "abcdea"] == ["a", "b", "c", "other", "other", "a"]
 
 
 @given(st.lists(st.floats(0, 10)))

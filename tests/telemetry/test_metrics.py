@@ -149,7 +149,7 @@ class EventMetrics:
 
     def __call__(self, run: str, *events: EventData) -> None:
         origin = Origin(RunId(run), SessionId("ses_1"), AgentId("agt_1"))
-        self.metrics.see(origin, 1, make_drafts(self._ids, 0.0, events))
+        self.metrics.observe(origin, 1, make_drafts(self._ids, 0.0, events))
 
     @property
     def numbers(self) -> Samples:

@@ -57,7 +57,7 @@ class TraceRecorder:
     def tell(self, events: Sequence[Event]) -> "TraceRecorder":
         for event in events:
             made = Draft(event.event_id, event.timestamp, event.type, event.data, event.raw)
-            self.traces.see(event.origin, event.sequence, [made])
+            self.traces.observe(event.origin, event.sequence, [made])
         return self
 
     @property
@@ -246,7 +246,7 @@ def test_a_trace_is_sampled_completely_or_not_at_all(monkeypatch: pytest.MonkeyP
         origin = Origin(RunId(ids("run")), SessionId("ses_1"), AgentId("agt_1"))
         for event in events:
             made = Draft(event.event_id, event.timestamp, event.type, event.data, event.raw)
-            seen.traces.see(origin, event.sequence, [made])
+            seen.traces.observe(origin, event.sequence, [made])
         exporter = seen._exporter  # pyright: ignore[reportPrivateUsage] -- its own
         sizes.append(len(exporter.get_finished_spans()))
         exporter.clear()

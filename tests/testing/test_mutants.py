@@ -331,16 +331,16 @@ def children_are_begun_in_a_commit_of_their_own(patch: pytest.MonkeyPatch) -> No
 
 
 def trees_grow_for_ever(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(quota, "child_run_accounts", nothing)
+    patch.setattr(quota, "list_child_run_accounts", nothing)
 
 
 def children_spend_for_themselves(patch: pytest.MonkeyPatch) -> None:
     """Ignore the budgets of the parents for a child run."""
 
     def own(trees: tuple[TreeCeiling, ...]) -> tuple[Ceilings, ...]:
-        return accounts.model_call_accounts(trees[:1])
+        return accounts.list_model_call_accounts(trees[:1])
 
-    patch.setattr(fold_life, "model_call_accounts", own)
+    patch.setattr(fold_life, "list_model_call_accounts", own)
 
 
 def any_number_runs_at_a_time(patch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from treadle.core.tools.plan import AFTER_A_DENIAL
 from treadle.ports.tool import Toolbox
 from treadle.replay.recording import Recorded
 from treadle.replay.replay import Replayed, replay
-from treadle.surfaces.cli.activity import activity, denial
+from treadle.surfaces.cli.activity import activity, describe_denial
 
 RECORDS = "records.jsonl.gz"
 VERSION_1 = Path(__file__).parent / "data" / "version_1.jsonl.gz"
@@ -81,7 +81,7 @@ def _outcome(story: str, record: Recorded, replayed: Replayed) -> Outcome:
         lines.append(activity(event.data))
         if event.type == "tool_call_error":
             denied: Any = event.data
-            lines += denial(denied, None) if denied.kind == "denied" else ()
+            lines += describe_denial(denied, None) if denied.kind == "denied" else ()
     differs = "" if replayed.divergence is None else str(replayed.divergence)
     return Outcome(story, replayed.cannot, differs, [each.type for each in replayed.wording], lines)
 

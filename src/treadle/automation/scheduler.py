@@ -50,7 +50,7 @@ class Scheduler:
         self._deliver = deliver
         self._changed = asyncio.Event()
 
-    def look_now(self) -> None:
+    def wake(self) -> None:
         """Wake the scheduler because a schedule changed."""
         self._changed.set()
 
@@ -59,7 +59,7 @@ class Scheduler:
         while True:
             self._changed.clear()
             try:
-                wait = await self.look()
+                wait = await self.fire_due()
             except StoreError as error:
                 logger.error("schedules: %s", error)
                 wait = POLL_INTERVAL_SECONDS
@@ -70,7 +70,7 @@ class Scheduler:
                 async with asyncio.timeout(wait):
                     await self._changed.wait()
 
-    async def look(self) -> float:
+    async def fire_due(self) -> float:
         """Fire due schedules, and return the number of seconds until the next poll."""
         agents = self._agents()
         await self._sync_heartbeats(agents)

@@ -15,7 +15,7 @@ from treadle.operations.schemas import maybe, moment
 from treadle.ports.automation import Schedules
 from treadle.ports.clock import Clock, Ids
 
-Tell = Callable[[], None]
+NotifyChange = Callable[[], None]
 """Called after a change, so that the scheduler or sender polls now."""
 
 
@@ -28,14 +28,14 @@ class ScheduleRegistry:
         agents: Callable[[str], AgentSpec],
         clock: Clock,
         ids: Ids,
-        tell: Tell,
+        notify_change: NotifyChange,
         channels: Mapping[str, ChannelConfig] = {},
     ) -> None:
         self._schedules = schedules
         self._agents = agents
         self._clock = clock
         self._ids = ids
-        self._tell = tell
+        self._notify_change = notify_change
         self._channels = channels
 
     def _check_delivery(self, target: str) -> None:
@@ -69,7 +69,7 @@ class ScheduleRegistry:
             deliver=request.deliver,
         )
         await self._schedules.keep(schedule)
-        self._tell()
+        self._notify_change()
         return to_schedule_view(schedule)
 
     async def list(self) -> Sequence[ScheduleView]:
@@ -80,16 +80,16 @@ class ScheduleRegistry:
         await self._schedules.remove(schedule_id)
 
     async def pause(self, schedule_id: ScheduleId) -> ScheduleView:
-        return await self._keep(replace(await self._find(schedule_id), paused=True))
+        return await self._save(replace(await self._find(schedule_id), paused=True))
 
     async def resume(self, schedule_id: ScheduleId) -> ScheduleView:
         schedule = await self._find(schedule_id)
         following = schedule.timing.after(self._clock.now())
-        return await self._keep(replace(schedule, paused=False, next_at=following))
+        return await self._save(replace(schedule, paused=False, next_at=following))
 
-    async def _keep(self, schedule: Schedule) -> ScheduleView:
+    async def _save(self, schedule: Schedule) -> ScheduleView:
         await self._schedules.keep(schedule)
-        self._tell()
+        self._notify_change()
         return to_schedule_view(schedule)
 
     async def _find(self, schedule_id: ScheduleId) -> Schedule:

@@ -79,7 +79,7 @@ class WebhookSender:
         self._send_tasks: Tasks = {}
         self._retry_tasks: Tasks = {}
 
-    def look_now(self) -> None:
+    def wake(self) -> None:
         """Wake the sender because a webhook changed."""
         self._changed.set()
 
@@ -112,7 +112,7 @@ class WebhookSender:
             await _stop_tasks(tasks, [webhook_id for webhook_id in tasks if webhook_id not in active])
         for webhook in active.values():
             self._start(self._send_tasks, webhook.webhook_id, lambda one=webhook: self._send_new(one, session))
-            if any(letter.queued for letter in await self._letters.of(webhook.webhook_id)):
+            if any(letter.queued for letter in await self._letters.list_letters(webhook.webhook_id)):
                 self._start(
                     self._retry_tasks, webhook.webhook_id, lambda one=webhook: self._retry_letters(one, session)
                 )
@@ -141,7 +141,7 @@ class WebhookSender:
     ) -> Webhook | None:
         """Return the webhook after this event was accepted or given up, or None if it wants no more."""
         while True:
-            await self._until(webhook.retry_at)
+            await self._wait_until(webhook.retry_at)
             refused = await self._send(webhook.webhook_id, webhook.url, event, webhook.attempts + 1, session)
             now = self._clock.now()
             if refused is None:
@@ -163,7 +163,7 @@ class WebhookSender:
             self._publish_failure(webhook, event)
             await self._webhooks.move(webhook)
 
-    async def _until(self, moment: Instant | None) -> None:
+    async def _wait_until(self, moment: Instant | None) -> None:
         """Wait for this time. A longer wait than the maximum delay means that the clock was set back."""
         while moment is not None and 0 < (left := moment - self._clock.now()) <= MAX_DELAY_SECONDS:  # noqa: ASYNC110 -- the clock is not an event
             await asyncio.sleep(min(left, self._poll_interval))
@@ -177,7 +177,7 @@ class WebhookSender:
     # ── Dead letters ──
 
     async def _retry_letters(self, webhook: Webhook, session: aiohttp.ClientSession) -> None:
-        for letter in await self._letters.of(webhook.webhook_id):
+        for letter in await self._letters.list_letters(webhook.webhook_id):
             if letter.queued:
                 await self._letters.settle(letter, await self._send_letter(webhook, letter, session))
 

@@ -5,7 +5,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from treadle.automation.inbound_webhooks import secret_name
-from treadle.automation.schedules import Tell
+from treadle.automation.schedules import NotifyChange
 from treadle.automation.signing import generate_secret
 from treadle.domain.errors import UnknownWebhook, UsageError
 from treadle.domain.events import VOCABULARY
@@ -29,7 +29,7 @@ class WebhookRegistry:
         secrets: WebhookSecrets,
         clock: Clock,
         ids: Ids,
-        tell: Tell,
+        notify_change: NotifyChange,
         allow_local: bool = False,
     ) -> None:
         self._webhooks = webhooks
@@ -38,7 +38,7 @@ class WebhookRegistry:
         self._secrets = secrets
         self._clock = clock
         self._ids = ids
-        self._tell = tell
+        self._notify_change = notify_change
         self._allow_local = allow_local
 
     async def add(self, request: NewWebhook) -> NewWebhookView:
@@ -61,7 +61,7 @@ class WebhookRegistry:
         secret = generate_secret()
         await self._secrets.put(secret_name(webhook.webhook_id), secret)
         await self._webhooks.add(webhook)
-        self._tell()
+        self._notify_change()
         return NewWebhookView(**_to_fields(webhook), secret=secret)
 
     async def list(self) -> Sequence[WebhookView]:
@@ -71,11 +71,11 @@ class WebhookRegistry:
         if not await self._webhooks.remove(webhook_id):
             raise _explain_unknown(webhook_id)
         await self._secrets.remove(secret_name(webhook_id))
-        self._tell()
+        self._notify_change()
 
     async def dead(self, webhook_id: WebhookId) -> Sequence[DeadLetterView]:
         await self._refuse_unknown(webhook_id)
-        return [_letter_view(letter) for letter in await self._letters.of(webhook_id)]
+        return [_to_dead_letter_view(letter) for letter in await self._letters.list_letters(webhook_id)]
 
     async def retry(self, webhook_id: WebhookId, event_id: EventId | None = None) -> int:
         await self._refuse_unknown(webhook_id)
@@ -84,7 +84,7 @@ class WebhookRegistry:
             raise UsageError(
                 f"{webhook_id} has no dead letter {event_id}. `treadle webhooks dead {webhook_id}` shows all."
             )
-        self._tell()
+        self._notify_change()
         return count
 
     def _refuse_local(self, url: str) -> None:
@@ -130,7 +130,7 @@ def _to_fields(webhook: Webhook) -> dict[str, Any]:
     }
 
 
-def _letter_view(letter: DeadLetter) -> DeadLetterView:
+def _to_dead_letter_view(letter: DeadLetter) -> DeadLetterView:
     return DeadLetterView(
         letter.event_id,
         letter.run_id,

@@ -107,7 +107,7 @@ def check_archive(path: Path) -> BackupManifest:
 def unpack(path: Path, folder: Path) -> BackupManifest:
     """Check an archive as `check_archive` does, and write its parts into a folder."""
 
-    def keep(part: BackupPart, content: IO[bytes]) -> str:
+    def write_part(part: BackupPart, content: IO[bytes]) -> str:
         target = folder / part.name
         for above in reversed(Path(part.name).parents):
             (folder / above).mkdir(mode=0o700, exist_ok=True)
@@ -119,7 +119,7 @@ def unpack(path: Path, folder: Path) -> BackupManifest:
             os.fsync(handle)
         return digest
 
-    return _read(path, keep)
+    return _read(path, write_part)
 
 
 def _read(path: Path, take: Callable[[BackupPart, IO[bytes]], str]) -> BackupManifest:
@@ -195,7 +195,7 @@ def _explain_damaged(path: Path, why: str) -> StoreDamaged:
     return StoreDamaged(f"The backup {path} is damaged: {why}. Nothing was changed. Use another backup.")
 
 
-def check_facts(manifest: BackupManifest, found: DatabaseFacts | None, path: Path) -> None:
+def check_database_facts(manifest: BackupManifest, found: DatabaseFacts | None, path: Path) -> None:
     """Raise StoreDamaged if a database does not contain what the manifest says."""
     if manifest.database != found:
         raise _explain_damaged(path, "its database does not match its manifest")

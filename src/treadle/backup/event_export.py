@@ -33,7 +33,7 @@ class EventExportFile:
             raise self._explain_exists()
 
     @property
-    def made(self) -> bool:
+    def is_created(self) -> bool:
         return self._file is not None
 
     def add(self, events: Sequence[Event]) -> None:

@@ -18,7 +18,7 @@ from treadle.backup.archive import (
     VAULT,
     BackupManifest,
     check_archive,
-    check_facts,
+    check_database_facts,
     describe_part,
     is_known_place,
     unpack,
@@ -205,7 +205,7 @@ def restore(home: Home, source: Path, replace: bool) -> RestoreReport:
 
 def _check_parts(manifest: BackupManifest, parts: Path, source: Path) -> None:
     database, vault = parts / DATABASE, parts / VAULT
-    check_facts(manifest, check_database(str(database)) if database.exists() else None, source)
+    check_database_facts(manifest, check_database(str(database)) if database.exists() else None, source)
     if not vault.exists():
         return
     application, version = check_integrity(str(vault))

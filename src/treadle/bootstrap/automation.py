@@ -120,10 +120,10 @@ def make_automation(config: "EngineConfig", stores: Stores, service: LocalServic
     )
 
     return Automation(
-        ScheduleRegistry(schedules, agents.find, clock, ids, scheduler.look_now, channels),
+        ScheduleRegistry(schedules, agents.find, clock, ids, scheduler.wake, channels),
         InboundWebhookRegistry(hooks, secrets, agents.find, clock, ids),
         InboundWebhookReceiver(hooks, secrets, service, stores.runs, agents.find, clock),
-        WebhookRegistry(webhooks, letters, stores.runs, secrets, clock, ids, sender.look_now, allow_local),
+        WebhookRegistry(webhooks, letters, stores.runs, secrets, clock, ids, sender.wake, allow_local),
         partial(_run_in_background, scheduler, sender, stores),
     )
 

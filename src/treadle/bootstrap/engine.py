@@ -39,7 +39,7 @@ from treadle.operations.token_service import TokenService
 from treadle.operations.usage import refuse_unless_running
 from treadle.ports.clock import Clock
 from treadle.ports.model import ModelRequest
-from treadle.system.clock import worker_name
+from treadle.system.clock import make_worker_name
 from treadle.system.process_privacy import forbid_dumps
 from treadle.vault.secret_files import SecretFiles
 
@@ -181,7 +181,7 @@ async def _make_deps(
         config.clock,
         config.ids,
         random.random,
-        worker_name(),
+        make_worker_name(),
         _read_timeouts(),
         hooks=config.hooks,
         agent_hooks=make_agent_hooks(config.home, config.commands),

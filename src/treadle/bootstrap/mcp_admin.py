@@ -49,7 +49,7 @@ async def inspect_server(
             began = time.monotonic()
             connection, _ = await pool.connect(target)
             tools = tuple(connection.tools.values())
-            gap = await pool.confinement_gap(target)
+            gap = await pool.explain_missing_confinement(target)
             return Inspection(connection.title, connection.protocol, tools, time.monotonic() - began, gap)
 
 

@@ -58,7 +58,7 @@ class SendableFiles:
         allowed = find_listed_places(agent.confinement)
         with (
             open_workspace(self._home.workspace(agent), self._hidden, allowed) as workspace,
-            workspace.place(path) as place,
+            workspace.locate(path) as place,
             os.fdopen(place.open(), "rb") as file,
         ):
             data = file.read(max_bytes + 1)

@@ -85,7 +85,7 @@ class HomeSkills:
         return make_skill_view(self._inventory.approve(found, content))
 
     def revoke(self, name: str) -> None:
-        if not self._inventory.withdraw(name):
+        if not self._inventory.revoke(name):
             raise UsageError(f"The skill {name!a} is not approved. Nothing was changed.")
 
     @property

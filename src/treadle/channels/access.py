@@ -68,7 +68,7 @@ class Access:
             return Verdict(dropped="not addressed")
         person = await self._store.person(self._channel, message.sender)
         if person is None:
-            return await self._meet(message)
+            return await self._answer_unknown_sender(message)
         if not person.may("direct" if message.is_direct else "groups"):
             return Verdict(dropped="no grant")
         match message.kind:
@@ -92,7 +92,7 @@ class Access:
 
     # ── Unknown senders ──
 
-    async def _meet(self, message: Incoming) -> Verdict:
+    async def _answer_unknown_sender(self, message: Incoming) -> Verdict:
         """Answer an unknown sender with a code at most, and only in a direct message."""
         if not message.is_direct or message.is_bot or message.kind != "message":
             return Verdict(dropped="unknown sender")
@@ -102,7 +102,7 @@ class Access:
             (code for code in codes if not code.sender and code.code == message.text.strip().upper()), None
         )
         if invited is not None and await self._store.remove_code(invited.code):
-            return await self._welcome(message, invited, now)
+            return await self._add_person(message, invited, now)
         pending = [code for code in codes if code.sender]
         if len(pending) >= MAX_PENDING_CODES or any(code.sender == message.sender for code in pending):
             return Verdict(dropped="unknown sender")
@@ -120,10 +120,10 @@ class Access:
             f"`treadle channels approve {code.code}`. It is valid for one hour."
         )
 
-    async def _welcome(self, message: Incoming, code: PairingCode, now: Instant) -> Verdict:
+    async def _add_person(self, message: Incoming, code: PairingCode, now: Instant) -> Verdict:
         user = choose_user(self._channel, message.sender, code.user, code.grants)
         name = code.name or message.sender_name[:100]
-        await self._store.keep_person(Person(self._channel, message.sender, name, user, code.grants, now))
+        await self._store.save_person(Person(self._channel, message.sender, name, user, code.grants, now))
         return Verdict(reply="You are paired. Write what you need.")
 
     # ── Limits ──

@@ -26,12 +26,12 @@ async def collect_files(
         if _SCHEME.match(path) or any(start <= found.start() < end for start, end in code):
             continue
         written.append(text[position : found.start()])
-        written.append(await _take(path, found[1].strip(), agent, source, files, (max_files, max_bytes)))
+        written.append(await _add_file(path, found[1].strip(), agent, source, files, (max_files, max_bytes)))
         position = found.end()
     return "".join((*written, text[position:])), tuple(files)
 
 
-async def _take(
+async def _add_file(
     path: str, title: str, agent: AgentSpec, source: FileSource, files: list[OutgoingFile], limits: tuple[int, int]
 ) -> str:
     """Add a file to those that are sent. Return what the answer says instead of the link."""

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import AsyncGenerator, Sequence
 
 from treadle.channels.outbox import TEXT_SUFFIX
-from treadle.channels.prompts import ANSWER_PREFIX, APPROVE, APPROVE_SESSION, DENY, question_key
+from treadle.channels.prompts import ANSWER_PREFIX, APPROVE, APPROVE_SESSION, DENY, make_question_key
 from treadle.domain.channels import Person
 from treadle.domain.errors import InvalidState, TreadleError
 from treadle.domain.events import ClarifyRequested
@@ -48,18 +48,18 @@ class Decisions:
         self._store = store
         self._service = service
 
-    async def press(self, message: Incoming, person: Person) -> str:
+    async def apply_press(self, message: Incoming, person: Person) -> str:
         """Apply a button. It counts only on a message that was sent to the same conversation."""
-        prompt = await self._prompt(message)
+        prompt = await self._find_prompt(message)
         if prompt is None or all(button.value != message.value for button in prompt.message.buttons):
             return "This button is no longer valid."
         if prompt.key.startswith("question/"):
             return await self._answer_prompt(prompt, message.value, person)
         return await self._decide_prompt(prompt, message.value, "", person)
 
-    async def reply(self, message: Incoming, person: Person) -> str | None:
+    async def apply_reply(self, message: Incoming, person: Person) -> str | None:
         """Apply a reply to a prompt, if the message is one."""
-        prompt = await self._prompt(message) if message.reply_to else None
+        prompt = await self._find_prompt(message) if message.reply_to else None
         if prompt is None:
             return None
         text = message.text.strip()
@@ -72,13 +72,13 @@ class Decisions:
         record = await self._service.approval(_find_approval(prompt))
         return None if record.decision is not None else NO_DECISION
 
-    async def command(self, message: Incoming, person: Person, run: RunRecord | None) -> str | None:
+    async def apply_command(self, message: Incoming, person: Person, run: RunRecord | None) -> str | None:
         """Apply `/approve` or `/deny`, with the ID of an approval or for the only one that is pending."""
         head, rest = _split_word(message.text)
         head = head.lower()
         if head not in ("/approve", "/deny"):
             return None
-        pending = await self._pending(run, message.conversation)
+        pending = await self._list_pending(run, message.conversation)
         wanted, note = _split_word(rest)
         chosen = [each for each in pending if each.approval_id == wanted]
         if not chosen and len(pending) == 1:
@@ -98,7 +98,7 @@ class Decisions:
 
     # ── Applying ──
 
-    async def _prompt(self, message: Incoming) -> OutboxItem | None:
+    async def _find_prompt(self, message: Incoming) -> OutboxItem | None:
         """Return the prompt that a message replies to. It counts only in the conversation that it was sent to
         and in threads below it: people who know an ID could name it elsewhere."""
         for conversation in filter(None, dict.fromkeys((message.conversation, message.parent))):
@@ -146,7 +146,7 @@ class Decisions:
 
     # ── Looking ──
 
-    async def _pending(self, run: RunRecord | None, conversation: str) -> list[ApprovalRecord]:
+    async def _list_pending(self, run: RunRecord | None, conversation: str) -> list[ApprovalRecord]:
         """Return the pending approvals that this conversation was asked, also those of child runs and of runs whose
         answers are delivered here, and those of its run in progress."""
         shown: list[ApprovalRecord] = []
@@ -159,21 +159,21 @@ class Decisions:
 
     async def _open_questions(self, run: RunRecord) -> list[tuple[RunId, ClarifyRequested]]:
         """Return the open questions of a run and of its child runs that were shown on this channel."""
-        asked = [run.origin.run_id, *[run_id async for run_id in self._waiting_below(run.origin.run_id)]]
+        asked = [run.origin.run_id, *[run_id async for run_id in self._list_waiting_children(run.origin.run_id)]]
         return [
             (run_id, each)
             for run_id in asked
             for each in await self._service.questions(run_id)
-            if await self._store.find_sent(self._channel, key=question_key(run_id, each.call_id)) is not None
+            if await self._store.find_sent(self._channel, key=make_question_key(run_id, each.call_id)) is not None
         ]
 
-    async def _waiting_below(self, run_id: RunId) -> AsyncGenerator[RunId, None]:
+    async def _list_waiting_children(self, run_id: RunId) -> AsyncGenerator[RunId, None]:
         """Yield the child runs that wait for a person, however deep, in the order in which they were started."""
         children = await self._service.runs(RunFilter(parent_run_id=run_id, unfinished=True), MAX_CHILDREN)
         for child in reversed(children):
             if child.waiting_for in ("answer", "approval"):
                 yield child.origin.run_id
-            async for below in self._waiting_below(child.origin.run_id):
+            async for below in self._list_waiting_children(child.origin.run_id):
                 yield below
 
 

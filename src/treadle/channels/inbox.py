@@ -88,11 +88,11 @@ class Inbox:
         self._tasks.run_again(conversation, lambda: self._drain(conversation))
 
     async def _drain(self, conversation: str) -> None:
-        while items := [each for each in await self._items(conversation) if each.state == "new"]:
+        while items := [each for each in await self._list_items(conversation) if each.state == "new"]:
             for item in items:
                 await self._handle(item)
 
-    async def _items(self, conversation: str) -> Sequence[InboxItem]:
+    async def _list_items(self, conversation: str) -> Sequence[InboxItem]:
         return await self._store.inbox(self._name, conversation)
 
     async def _handle(self, item: InboxItem) -> None:
@@ -126,7 +126,7 @@ class Inbox:
         """Handle a message. Return what to reply, "" for nothing, or None if a run answers it."""
         match message.kind:
             case "press":
-                return await self._decisions.press(message, person)
+                return await self._decisions.apply_press(message, person)
             case "edit":
                 return await self._edit(message)
             case "delete":
@@ -137,7 +137,7 @@ class Inbox:
     # ── Messages ──
 
     async def _read(self, message: Incoming, person: Person) -> str | None:
-        if (known := await self._runs.find_submitted(self._key(message))) is not None:
+        if (known := await self._runs.find_submitted(self._make_key(message))) is not None:
             return await self._follow(message, known)
         text = message.text.strip()
         if message.problem:
@@ -147,15 +147,15 @@ class Inbox:
         head = text.split(maxsplit=1)[0].lower() if text else ""
         if head in ("/start", "/help"):
             return HELP
-        conversation = await self._conversation(message, person)
+        conversation = await self._find_conversation(message, person)
         run = await self._current_run(conversation)
         if head == "/stop":  # whatever follows, such as the signature of a mail
             return await self._stop(run)
         if (meant := find_mistyped_command(head)) is not None:
             return f"There is no command {head}. Did you mean {meant}?"
         for decide in (
-            lambda: self._decisions.reply(message, person),
-            lambda: self._decisions.command(message, person, run),
+            lambda: self._decisions.apply_reply(message, person),
+            lambda: self._decisions.apply_command(message, person, run),
         ):
             if (said := await decide()) is not None:
                 return said
@@ -179,11 +179,11 @@ class Inbox:
         if run is not None and not is_command and (self._config.mode != "queue" or run.status == "waiting"):
             mode = "interrupt" if self._config.mode == "interrupt" else "steer"
             try:
-                await self._service.steer(run.origin.run_id, content, mode, self._key(message))
+                await self._service.steer(run.origin.run_id, content, mode, self._make_key(message))
             except InvalidState:
                 pass  # it has ended meanwhile, or is a command: the message starts a run
             else:
-                event, key = self._event(message), f"{self._key(message)}/received"
+                event, key = self._make_event(message), f"{self._make_key(message)}/received"
                 await self._service.note(run.origin.run_id, event, key)
                 return await self._follow(message, run.origin.run_id)
         return await self._follow(message, await self._submit(message, content, conversation))
@@ -193,16 +193,16 @@ class Inbox:
             self._agent(),
             content,
             conversation.session_id,
-            self._key(message),
+            self._make_key(message),
             asker="channel",
             user=conversation.user,
         )
         try:
-            return (await self._service.submit(submission, self._event(message))).run_id
+            return (await self._service.submit(submission, self._make_event(message))).run_id
         except SessionDeleted:
-            fresh = await self._renew(conversation)
+            fresh = await self._start_new_session(conversation)
             submission = replace(submission, session_id=fresh.session_id)
-            return (await self._service.submit(submission, self._event(message))).run_id
+            return (await self._service.submit(submission, self._make_event(message))).run_id
 
     async def _follow(self, message: Incoming, run_id: RunId) -> None:
         await self._store.start(self._name, message.message_id, run_id)
@@ -233,7 +233,7 @@ class Inbox:
             return ""
         correction = user(f"[The user edited an earlier message. It now says:]\n{message.text}")
         try:
-            await self._service.steer(target.run_id, correction, "steer", self._key(message))
+            await self._service.steer(target.run_id, correction, "steer", self._make_key(message))
         except InvalidState:
             return ""
         return ""
@@ -245,20 +245,20 @@ class Inbox:
             return ""
         if target.state == "new":
             await self._store.finish(self._name, [], self._clock.now(), message_id=message.target)
-        elif target.run_id is not None and await self._started_by(target.run_id, message.target):
+        elif target.run_id is not None and await self._is_started_by(target.run_id, message.target):
             try:
                 await self._service.cancel(target.run_id, "the message was deleted")
             except InvalidState:
                 return ""
         return ""
 
-    async def _started_by(self, run_id: RunId, message_id: str) -> bool:
+    async def _is_started_by(self, run_id: RunId, message_id: str) -> bool:
         first = [event.data for event in await self._service.page(run_id, 0, 3)]
         return any(isinstance(data, ChannelReceived) and data.message_id == message_id for data in first)
 
     # ── Conversations ──
 
-    async def _conversation(self, message: Incoming, person: Person) -> ChannelConversation:
+    async def _find_conversation(self, message: Incoming, person: Person) -> ChannelConversation:
         """Return the conversation of a message. A direct one belongs to the person, a group to a user of its own,
         so that a group does not see the memories of a person."""
         owner = person.user if message.is_direct else name_user(self._name, f"group.{message.conversation}")
@@ -266,12 +266,12 @@ class Inbox:
         if known is not None and known.user == owner:
             return known
         fresh = ChannelConversation(self._name, message.conversation, self._new_session(), owner, message.is_direct)
-        await self._store.keep_conversation(fresh)
+        await self._store.save_conversation(fresh)
         return fresh
 
-    async def _renew(self, conversation: ChannelConversation) -> ChannelConversation:
+    async def _start_new_session(self, conversation: ChannelConversation) -> ChannelConversation:
         fresh = replace(conversation, session_id=self._new_session())
-        await self._store.keep_conversation(fresh)
+        await self._store.save_conversation(fresh)
         return fresh
 
     async def _current_run(self, conversation: ChannelConversation) -> RunRecord | None:
@@ -281,10 +281,10 @@ class Inbox:
     def _new_session(self) -> SessionId:
         return SessionId(self._ids("ses"))
 
-    def _key(self, message: Incoming) -> str:
+    def _make_key(self, message: Incoming) -> str:
         return f"channel/{self._name}/{message.message_id}"
 
-    def _event(self, message: Incoming) -> ChannelReceived:
+    def _make_event(self, message: Incoming) -> ChannelReceived:
         return ChannelReceived(
             self._name, message.message_id, message.conversation, message.sender, len(message.attachments)
         )

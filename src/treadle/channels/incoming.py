@@ -1,4 +1,4 @@
-"""What arrives from a platform, made safe: nothing that a stranger sends may stop a channel."""
+"""Sanitising of messages from a platform: nothing that a stranger sends may stop a channel."""
 
 import logging
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""The first step of every message: judged, and stored once before it is acknowledged to the platform."""
+"""Intake of messages: each is checked against the access rules, and stored once before it is acknowledged."""
 
 import logging
 from collections.abc import Callable, Sequence

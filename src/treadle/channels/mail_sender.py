@@ -87,13 +87,13 @@ def explain_distrust(mail: EmailMessage, address: str, authserv_id: str) -> str:
             continue
         if any(each.method == "dmarc" and each.result == "fail" for each in results):
             return f"{authserv_id} says that DMARC fails for {domain}"
-        if any(_proves(each, domain) for each in results):
+        if any(_is_proof(each, domain) for each in results):
             return ""
         return f"{authserv_id} did not authenticate {domain}"
     return f"there is no Authentication-Results header of {authserv_id}"
 
 
-def _proves(found: AuthenticationResult, domain: str) -> bool:
+def _is_proof(found: AuthenticationResult, domain: str) -> bool:
     if found.result != "pass":
         return False
     named = found.properties
@@ -195,11 +195,11 @@ def is_automatic(mail: EmailMessage, address: str) -> bool:
     names = {name.lower() for name in mail.keys()}  # noqa: SIM118 -- a message is not a mapping
     local = address.partition("@")[0]
     return (
-        any(each.partition(";")[0].strip() != "no" for each in _values(mail, "Auto-Submitted"))
-        or any(each in ("bulk", "junk", "list", "auto_reply") for each in _values(mail, "Precedence"))
-        or any(each not in ("", "none") for each in _values(mail, "X-Auto-Response-Suppress"))
+        any(each.partition(";")[0].strip() != "no" for each in _list_values(mail, "Auto-Submitted"))
+        or any(each in ("bulk", "junk", "list", "auto_reply") for each in _list_values(mail, "Precedence"))
+        or any(each not in ("", "none") for each in _list_values(mail, "X-Auto-Response-Suppress"))
         or any(name.startswith("list-") or name in _AUTOMATIC_HEADERS for name in names)
-        or "<>" in _values(mail, "Return-Path")
+        or "<>" in _list_values(mail, "Return-Path")
         or mail.get_content_type() in _REPORTS
         or local in _AUTOMATIC
         or local.startswith(_AUTOMATIC_PREFIXES)
@@ -207,5 +207,5 @@ def is_automatic(mail: EmailMessage, address: str) -> bool:
     )
 
 
-def _values(mail: EmailMessage, name: str) -> list[str]:
+def _list_values(mail: EmailMessage, name: str) -> list[str]:
     return [" ".join(str(value).split()).lower() for key, value in mail.raw_items() if key.lower() == name.lower()]

@@ -135,11 +135,11 @@ class HomeChannelManager:
         wanted, now = request.code.strip().upper(), self._clock.now()
         code = next((each for each in await self._store.codes(now) if each.code == wanted and each.sender), None)
         if code is None:
-            return await self._change(request)
+            return await self._change_grants(request)
         grants = tuple(dict.fromkeys(request.grants))
         user = choose_user(code.channel, code.sender, request.user, grants)
         person = Person(code.channel, code.sender, code.name, user, grants, now)
-        await self._store.keep_person(person)
+        await self._store.save_person(person)
         await self._store.remove_code(code.code)
         welcome = Outgoing(f"welcome/{code.code}", code.conversation, "You are paired. Write what you need.")
         await self._store.finish(code.channel, [welcome], now)
@@ -147,7 +147,7 @@ class HomeChannelManager:
             runner.wake()
         return _to_view(person)
 
-    async def _change(self, request: ApprovedPairing) -> ChannelPersonView:
+    async def _change_grants(self, request: ApprovedPairing) -> ChannelPersonView:
         """Set the grants of a person who is known: `CHANNEL:SENDER` instead of a code."""
         channel, _, sender = request.code.partition(":")
         known = await self._store.person(channel, sender) if sender else None
@@ -161,7 +161,7 @@ class HomeChannelManager:
         grants = tuple(dict.fromkeys(request.grants))
         user = choose_user(channel, sender, request.user or known.user, grants)
         changed = replace(known, grants=grants, user=user)
-        await self._store.keep_person(changed)
+        await self._store.save_person(changed)
         return _to_view(changed)
 
     async def revoke(self, channel: str, sender: str) -> None:
@@ -197,7 +197,7 @@ class HomeChannelManager:
     @asynccontextmanager
     async def run_in_background(self) -> AsyncGenerator[None, None]:
         tasks = [
-            asyncio.create_task(self._hold(runner), name=f"treadle-channel-{runner.name}")
+            asyncio.create_task(self._work_while_holding(runner), name=f"treadle-channel-{runner.name}")
             for runner in self._runners.values()
         ]
         try:
@@ -210,7 +210,7 @@ class HomeChannelManager:
             for runner in self._runners.values():
                 await runner.close()
 
-    async def _hold(self, runner: ChannelRunner) -> None:
+    async def _work_while_holding(self, runner: ChannelRunner) -> None:
         """Work while this process holds the channel's lease. Otherwise another process does."""
         runner.status, runner.reason = "waiting", "another process holds the connection"
         await self._alone(f"channel/{runner.name}", runner.work)

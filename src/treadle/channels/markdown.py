@@ -12,7 +12,7 @@ _TAG = re.compile(r"<[^>]*>")
 # ── Dialects ──
 
 
-def _no_escape(text: str) -> str:
+def _keep_text(text: str) -> str:
     return text
 
 
@@ -30,7 +30,7 @@ class Dialect:
         link: Callable[[str, str], str],
         code_block: Callable[[str, str], str],
         quote: Callable[[str], str],
-        show: Callable[[str], str] = _no_escape,
+        show: Callable[[str], str] = _keep_text,
     ) -> None:
         self.spans = spans
         self.escape_text = escape_text
@@ -88,7 +88,7 @@ SLACK = Dialect(
 )
 PLAIN = Dialect(
     {"strong": ("", ""), "em": ("", ""), "s": ("", ""), "code": ("", "")},
-    _no_escape,
+    _keep_text,
     lambda url, text: url if text == url else f"{text} ({url})",
     lambda code, language: "\n".join(f"    {line}" for line in code.rstrip("\n").split("\n")),
     lambda text: "\n".join(f"> {line}" for line in text.split("\n")),

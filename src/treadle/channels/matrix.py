@@ -164,10 +164,10 @@ class Matrix:
     async def receive(self, receiver: Receiver) -> None:
         since = await receiver.cursor()
         if self._device is not None:
-            await self._ask(self._device.catch_up(self._client, since))
+            await self._await_response(self._device.catch_up(self._client, since))
         is_first = True
         while True:
-            answers = await self._read_news(receiver, since, is_first)
+            answers = await self._read_new_events(receiver, since, is_first)
             found: list[Incoming] = []
             for answer in answers:
                 if since is not None:  # the first synchronisation shows what was said before the bot was there
@@ -176,13 +176,13 @@ class Matrix:
             position = answers[-1].next_batch
             await receiver.accept(found, position)
             if self._device is not None and position != since:
-                self._device.keep_position(position)
+                self._device.save_position(position)
             for answer in answers:
                 for room_id, invitation in answer.rooms.invite.items():
                     self._invitations.accept(room_id, cast("list[Any]", invitation.invite_state))
             since, is_first = position, False
 
-    async def _read_news(self, receiver: Receiver, since: str | None, is_first: bool) -> list[SyncResponse]:
+    async def _read_new_events(self, receiver: Receiver, since: str | None, is_first: bool) -> list[SyncResponse]:
         """Return what is new. Messages whose keys are missing are decrypted if these arrive a little later."""
         answers = [await self._sync(0 if is_first else SYNC_MILLISECONDS, since, is_first)]
         if since is None:
@@ -216,43 +216,43 @@ class Matrix:
                             await receiver.accept(self._read(room_id, missed))
                             missed.clear()
             except NO_ANSWER as error:
-                raise _lose(error) from None
+                raise _make_connection_error(error) from None
             cast("list[Any]", room.timeline.events)[:0] = missed
 
     def _read(self, room_id: str, events: list[Any]) -> list[Incoming]:
         return read_all(events, partial(read_event, self._client, room_id))
 
     async def _sync(self, milliseconds: int, since: str | None, is_first: bool) -> SyncResponse:
-        answer = await self._ask(self._client.sync(milliseconds, since=since, full_state=is_first))
+        answer = await self._await_response(self._client.sync(milliseconds, since=since, full_state=is_first))
         if not isinstance(answer, SyncResponse):
             raise ChannelError(f"the synchronisation failed: {_describe_answer(answer)}")
         if self._device is not None:
-            await self._ask(exchange_keys(self._client))
+            await self._await_response(exchange_keys(self._client))
         return answer
 
-    async def _ask(self, request: Awaitable[T]) -> T:
+    async def _await_response(self, request: Awaitable[T]) -> T:
         try:
             return await request
         except NO_ANSWER as error:
-            raise _lose(error) from None
+            raise _make_connection_error(error) from None
 
     async def send(self, message: Outgoing) -> str:
         room_id, _, thread = message.conversation.partition("/")
         if message.files:
             return await self._send_file(room_id, thread, message.key, message.files[0])
-        content = _content(message.text + (" …" if message.is_draft else ""))
+        content = _make_content(message.text + (" …" if message.is_draft else ""))
         if thread:
             content["m.relates_to"] = {"rel_type": "m.thread", "event_id": thread}
-        return await self._put(room_id, content, message.key)
+        return await self._send_content(room_id, content, message.key)
 
     async def edit(self, message_id: str, message: Outgoing) -> None:
         room_id = message.conversation.partition("/")[0]
-        fresh = _content(message.text + (" …" if message.is_draft else ""))
+        fresh = _make_content(message.text + (" …" if message.is_draft else ""))
         relation = {"rel_type": "m.replace", "event_id": message_id}
         # Clients that know no edits show the beginning. The whole text twice may be more than an event can have.
         shown = {"msgtype": fresh["msgtype"], "body": f"* {fresh['body'][:FALLBACK_CHARACTERS]}"}
         content = {**shown, "m.new_content": fresh, "m.relates_to": relation}
-        await self._put(room_id, content, f"{message.key}/{message.text}/{message.is_draft}")
+        await self._send_content(room_id, content, f"{message.key}/{message.text}/{message.is_draft}")
 
     async def show_typing(self, conversation: str) -> None:
         await self._client.room_typing(conversation.partition("/")[0], True, 30_000)
@@ -285,7 +285,7 @@ class Matrix:
 
     # ── Writing ──
 
-    async def _put(self, room_id: str, content: dict[str, Any], key: str) -> str:
+    async def _send_content(self, room_id: str, content: dict[str, Any], key: str) -> str:
         transaction = blake2b(key.encode("utf-8", "replace"), digest_size=20).hexdigest()
         try:
             await self._find_room(room_id)
@@ -339,10 +339,10 @@ class Matrix:
         content: dict[str, Any] = {"msgtype": kind, "body": file.name, **where, "info": info}
         if thread:
             content["m.relates_to"] = {"rel_type": "m.thread", "event_id": thread}
-        return await self._put(room_id, content, key)
+        return await self._send_content(room_id, content, key)
 
 
-def _content(text: str) -> dict[str, Any]:
+def _make_content(text: str) -> dict[str, Any]:
     """Return a notice: bots do not answer notices of other bots."""
     html = render(text, MATRIX).replace("\n", "<br>")
     html = re.sub(r"<pre>.*?</pre>", lambda block: block[0].replace("<br>", "\n"), html, flags=re.DOTALL)
@@ -351,7 +351,7 @@ def _content(text: str) -> dict[str, Any]:
     return content if len(json.dumps(content)) <= MAX_CONTENT_BYTES else plain
 
 
-def _lose(error: BaseException) -> ChannelError:
+def _make_connection_error(error: BaseException) -> ChannelError:
     return ChannelError(f"the connection was lost: {error or type(error).__name__}")
 
 

@@ -163,7 +163,7 @@ class MatrixDevice:
             raise ValueError(f"{self._id_file} is damaged. {RESTORE}")
         return found
 
-    def keep_position(self, position: str) -> None:
+    def save_position(self, position: str) -> None:
         """Record how far this device has read, after what was read is stored."""
         _write(self._position_file, position)
 

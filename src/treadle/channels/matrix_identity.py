@@ -74,7 +74,7 @@ async def sign_device(client: AsyncClient, file: Path, password: str, recovery_k
         if published is None:
             identity = _create(file)
             await _publish(client, identity, user, password)
-            published = _public(identity.self_signing)
+            published = _derive_public_key(identity.self_signing)
         seed = await _find_seed(client, file, published, recovery_key)
         if seed is None:
             return UNSIGNED
@@ -130,7 +130,7 @@ def _read(file: Path) -> CrossSigningKeys | None:
     try:
         found = msgspec.json.decode(file.read_bytes(), type=CrossSigningKeys)
         for seed in (found.master, found.self_signing, found.user_signing):
-            _public(seed)
+            _derive_public_key(seed)
     except FileNotFoundError:
         return None
     except ValueError as error:
@@ -165,18 +165,18 @@ async def _find_seed(client: AsyncClient, file: Path, published: str, recovery_k
         if not recovery_key:
             raise
         own = None  # the recovery key replaces it
-    if own is not None and _public(own.self_signing) == published:
+    if own is not None and _derive_public_key(own.self_signing) == published:
         return own.self_signing
     if not recovery_key:
         return None
     stored = await _read_secret(client, recovery_key)
-    if _public(stored) != published:
+    if _derive_public_key(stored) != published:
         raise ChannelError("the secret storage of the account has an old identity. Reset the identity in a client")
     return stored
 
 
 def _describe(seed: str, usage: str, user: str) -> dict[str, Any]:
-    public = _public(seed)
+    public = _derive_public_key(seed)
     return {"user_id": user, "usage": [usage], "keys": {f"ed25519:{public}": public}}
 
 
@@ -186,25 +186,27 @@ def _describe(seed: str, usage: str, user: str) -> dict[str, Any]:
 def _sign(signed: dict[str, Any], seed: str, user: str) -> dict[str, Any]:
     """Return an object with a signature."""
     content = {name: value for name, value in signed.items() if name not in ("signatures", "unsigned")}
-    signature = Ed25519PrivateKey.from_private_bytes(_decode(seed)).sign(_canonical(content))
-    return {**content, "signatures": {user: {f"ed25519:{_public(seed)}": _encode(signature)}}}
+    signature = Ed25519PrivateKey.from_private_bytes(_decode(seed)).sign(_encode_canonical(content))
+    return {**content, "signatures": {user: {f"ed25519:{_derive_public_key(seed)}": _encode(signature)}}}
 
 
 def _is_signed(signed: dict[str, Any], user: str, public: str) -> bool:
     signature = signed.get("signatures", {}).get(user, {}).get(f"ed25519:{public}")
     content = {name: value for name, value in signed.items() if name not in ("signatures", "unsigned")}
     try:
-        Ed25519PublicKey.from_public_bytes(_decode(public)).verify(_decode(signature or ""), _canonical(content))
+        Ed25519PublicKey.from_public_bytes(_decode(public)).verify(
+            _decode(signature or ""), _encode_canonical(content)
+        )
     except (InvalidSignature, ValueError):
         return False
     return True
 
 
-def _canonical(value: dict[str, Any]) -> bytes:
+def _encode_canonical(value: dict[str, Any]) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode()
 
 
-def _public(seed: str) -> str:
+def _derive_public_key(seed: str) -> str:
     key = Ed25519PrivateKey.from_private_bytes(_decode(seed)).public_key()
     return _encode(key.public_bytes(Encoding.Raw, PublicFormat.Raw))
 

@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from treadle.channels.parts import split_for
+from treadle.channels.parts import split_for_channel
 from treadle.channels.tasks import TaskSet
 from treadle.domain.channels import ChannelConfig
 from treadle.domain.durations import parse_duration
@@ -182,7 +182,7 @@ class ChannelOutbox:
 
         Return the ID of the last text, or of the first file."""
         message = item.message
-        texts = [message.text] if channel.traits.combines_files else split_for(channel, message.text)
+        texts = [message.text] if channel.traits.combines_files else split_for_channel(channel, message.text)
         if channel.traits.combines_files or (len(texts) <= 1 and not message.files):
             return await self._send_text(channel, item)
         sent: list[str] = []

@@ -11,7 +11,7 @@ _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
 _TABLE_RULE = re.compile(r"^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
 
 
-def split_for(channel: Channel | None, text: str) -> list[str]:
+def split_for_channel(channel: Channel | None, text: str) -> list[str]:
     """Return a text in parts that a platform accepts."""
     if channel is None:
         return split_message(text, UNKNOWN_LIMIT)

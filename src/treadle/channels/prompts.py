@@ -1,4 +1,4 @@
-"""What a channel says besides answers: approvals, questions, waits, failures and help."""
+"""Messages of a channel besides answers: approvals, questions, waits, failures and help."""
 
 import re
 
@@ -25,7 +25,7 @@ SESSION_LABEL = "Approve for this session"
 ANSWER_PREFIX = "option/"
 
 
-def question_key(run_id: RunId, call_id: str) -> str:
+def make_question_key(run_id: RunId, call_id: str) -> str:
     return f"question/{run_id}/{call_id}"
 
 
@@ -75,7 +75,7 @@ def make_question_prompt(asked: ClarifyRequested, run_id: RunId, conversation: s
         text += "\n\n" + "\n".join(
             f"{number}. {_cut(option, MAX_OPTION)}" for number, option in enumerate(options, 1)
         )
-    return Outgoing(question_key(run_id, asked.call_id), conversation, text, buttons if has_buttons else ())
+    return Outgoing(make_question_key(run_id, asked.call_id), conversation, text, buttons if has_buttons else ())
 
 
 def describe_decision(decision: str, by: str = "") -> str:

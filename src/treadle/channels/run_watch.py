@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from treadle.channels.answer_files import collect_files
 from treadle.channels.outbox import ChannelOutbox
-from treadle.channels.parts import split_for
+from treadle.channels.parts import split_for_channel
 from treadle.channels.prompts import (
     describe_decision,
     describe_end,
     describe_wait,
     make_approval_prompt,
+    make_question_key,
     make_question_prompt,
-    question_key,
 )
 from treadle.channels.tasks import TaskSet
 from treadle.domain.channels import ChannelConfig
@@ -119,7 +119,7 @@ class _FollowedRun:
         self._child_prompts: dict[RunId, list[str]] = {}
 
     async def follow(self) -> None:
-        display = asyncio.create_task(self._display())
+        display = asyncio.create_task(self._show_progress())
         try:
             while not await self._read():
                 self._section, self._text = 0, ""
@@ -139,10 +139,10 @@ class _FollowedRun:
                 if isinstance(event.data, RunEnd):
                     await self._end(event.data)
                     return True
-                await self._show(event)
+                await self._handle_event(event)
         return False
 
-    async def _show(self, event: Event) -> None:
+    async def _handle_event(self, event: Event) -> None:
         match event.data:
             case Token(_, _, offset, text):
                 self._text = self._text[:offset] + text
@@ -165,7 +165,7 @@ class _FollowedRun:
                 await self._ask(make_question_prompt(asked, self._run_id, self._conversation, self._has_buttons))
             case ClarifyAnswered(call_id):
                 self._is_busy = True
-                await self._watch.outbox.revise(question_key(self._run_id, call_id), "Answered.")
+                await self._watch.outbox.revise(make_question_key(self._run_id, call_id), "Answered.")
             case AgentWaiting(run_id):
                 await self._ask_for_child(run_id)
             case AgentAnswered(run_id):
@@ -194,7 +194,7 @@ class _FollowedRun:
             )
             await self._ask(make_approval_prompt(asked, self._conversation, self._has_buttons))
         for question in await service.questions(run_id):
-            prompts.append(question_key(run_id, question.call_id))
+            prompts.append(make_question_key(run_id, question.call_id))
             await self._ask(make_question_prompt(question, run_id, self._conversation, self._has_buttons))
 
     async def _close_prompts(self, run_id: RunId) -> None:
@@ -218,7 +218,7 @@ class _FollowedRun:
         watch, key = self._watch, self._key(0)
         known = await watch.store.find_sent(watch.name, key=key)
         if known is not None and known.state == "draft" and self._text:
-            await watch.store.finish(watch.name, self._parts(self._text), watch.clock.now())
+            await watch.store.finish(watch.name, self._make_parts(self._text), watch.clock.now())
             watch.outbox.wake(self._conversation)
         self._section += 1
         self._text = ""
@@ -228,8 +228,8 @@ class _FollowedRun:
     def _key(self, part: int) -> str:
         return f"{self._run_id}/{self._section}/{part}"
 
-    def _parts(self, text: str) -> list[Outgoing]:
-        parts = split_for(self._watch.outbox.channel, text)
+    def _make_parts(self, text: str) -> list[Outgoing]:
+        parts = split_for_channel(self._watch.outbox.channel, text)
         return [Outgoing(self._key(number), self._conversation, part) for number, part in enumerate(parts)]
 
     async def _end(self, end: RunEnd) -> None:
@@ -241,7 +241,7 @@ class _FollowedRun:
             agent = await self._watch.service.agent_of(self._run_id)
             max_bytes = min(limits.sent_file_bytes, channel.traits.max_file_bytes)
             text, files = await collect_files(text, agent, self._watch.files, limits.sent_files, max_bytes)
-        parts = self._parts(text) if text else []
+        parts = self._make_parts(text) if text else []
         if files:
             parts[-1] = replace(parts[-1], files=files)
         await self._finish(parts)
@@ -260,7 +260,7 @@ class _FollowedRun:
 
     # ── While it is written ──
 
-    async def _display(self) -> None:
+    async def _show_progress(self) -> None:
         """Show the unfinished answer and a typing indicator at the platform's pace, while the run is busy."""
         shown = ""
         while True:
@@ -273,7 +273,7 @@ class _FollowedRun:
                         await channel.show_typing(self._conversation)
             text = self._text
             if self._is_streaming(text, traits.can_edit) and text != shown and self._is_busy:
-                first = split_for(channel, text)[0]
+                first = split_for_channel(channel, text)[0]
                 draft = Outgoing(self._key(0), self._conversation, first, is_draft=True)
                 if await self._watch.outbox.stream(draft, self._run_id):
                     shown = text

@@ -1,4 +1,4 @@
-"""One channel at work: its connection, which is retried forever, and the tasks that live while it has the lease."""
+"""The runner of one channel: its connection, which is retried forever, and its tasks while it holds the lease."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ STEADY_SECONDS = 60.0
 POLL_SECONDS = 2.0
 """How often messages are looked for that another process has stored."""
 SWEEP_SECONDS = 6 * 3600.0
-KEPT_SECONDS = 30 * 86_400.0
+RETENTION_SECONDS = 30 * 86_400.0
 """How long message IDs are remembered."""
 
 
@@ -94,7 +94,7 @@ class ChannelRunner:
         )
         self._stored = asyncio.Event()
         self._outbox, self._inbox = outbox, inbox
-        parts = (self._look_around(inbox), self._sweep(outbox), self._record_states())
+        parts = (self._resume_forever(inbox), self._sweep(outbox), self._record_states())
         others = [asyncio.create_task(part) for part in parts]
         try:
             await self._connect_forever(outbox)
@@ -109,7 +109,7 @@ class ChannelRunner:
             for part in (inbox, watch, outbox):
                 await part.close()
 
-    async def _look_around(self, inbox: Inbox) -> None:
+    async def _resume_forever(self, inbox: Inbox) -> None:
         """Continue what the previous process left, and what other processes store."""
         while True:
             self._stored.clear()
@@ -127,7 +127,7 @@ class ChannelRunner:
         while True:
             with suppress(Exception):
                 now = self._clock.now()
-                await self._store.forget_before(now - KEPT_SECONDS, now)
+                await self._store.forget_before(now - RETENTION_SECONDS, now)
             if outbox.channel is not None:
                 await self._clean(outbox.channel)
             await asyncio.sleep(SWEEP_SECONDS)
@@ -136,7 +136,7 @@ class ChannelRunner:
         """Delete the records of the adapter that are as old as message IDs that are forgotten."""
         if isinstance(channel, CleanedChannel):
             try:
-                await channel.clean(self._clock.now() - KEPT_SECONDS)
+                await channel.clean(self._clock.now() - RETENTION_SECONDS)
             except Exception as error:
                 logger.error("channel %s: old records were not deleted: %s", self.name, error)
 
@@ -163,7 +163,7 @@ class ChannelRunner:
     async def _record(self) -> None:
         now = self._clock.now()
         state = ChannelState(self.name, self.status, self.account, self.reason, self.since, self.retry_at, now)
-        await self._store.keep_state(state)
+        await self._store.save_state(state)
 
     # ── The connection ──
 

@@ -178,7 +178,7 @@ class Slack:
             await self.share(file_id, message)
             return file_id
         channel, thread = await self._find_place(message.conversation)
-        values = {"channel": channel, **self._body(message)}
+        values = {"channel": channel, **self._make_body(message)}
         values["client_msg_id"] = str(uuid5(NAMESPACE_URL, f"treadle/{message.key}"))
         if thread:
             values["thread_ts"] = thread
@@ -186,7 +186,7 @@ class Slack:
 
     async def edit(self, message_id: str, message: Outgoing) -> None:
         channel, _ = await self._find_place(message.conversation)
-        await self._call("chat.update", {"channel": channel, "ts": message_id, **self._body(message)})
+        await self._call("chat.update", {"channel": channel, "ts": message_id, **self._make_body(message)})
 
     async def show_typing(self, conversation: str) -> None:
         """Do nothing: bots cannot show that they type."""
@@ -281,7 +281,7 @@ class Slack:
     # ── Writing ──
 
     @staticmethod
-    def _body(message: Outgoing) -> dict[str, Any]:
+    def _make_body(message: Outgoing) -> dict[str, Any]:
         text = render(message.text, SLACK) + (" …" if message.is_draft else "")
         body: dict[str, Any] = {"text": text, "unfurl_links": False, "unfurl_media": False}
         if message.buttons:

@@ -95,13 +95,13 @@ class Telegram:
 
     async def receive(self, receiver: Receiver) -> None:
         if self._settings.webhook:
-            await self._keep_webhook()
+            await self._maintain_webhook()
         await self._call("deleteWebhook")  # Telegram serves either a webhook or polling
         await self._poll(receiver)
 
     # ── Webhook ──
 
-    async def _keep_webhook(self) -> NoReturn:
+    async def _maintain_webhook(self) -> NoReturn:
         """Tell Telegram where to post, and look from time to time whether it still does."""
         url = f"{self._settings.webhook.rstrip('/')}/v1/channels/{self._name}/webhook"
         while True:
@@ -146,7 +146,7 @@ class Telegram:
     async def send(self, message: Outgoing) -> str:
         if message.files:
             return await self._send_file(message.conversation, message.files[0])
-        values: dict[str, Any] = {**self._place(message.conversation), **self._body(message)}
+        values: dict[str, Any] = {**self._make_target(message.conversation), **self._make_body(message)}
         if message.reply_to:
             values["reply_parameters"] = {"message_id": int(message.reply_to), "allow_sending_without_reply": True}
         sent = await self._write("sendMessage", values, message)
@@ -161,14 +161,14 @@ class Telegram:
 
     async def _upload(self, method: str, field: str, conversation: str, file: OutgoingFile) -> str:
         form = aiohttp.FormData(quote_fields=False)
-        for name, value in self._place(conversation).items():
+        for name, value in self._make_target(conversation).items():
             form.add_field(name, str(value))
         form.add_field(field, file.data, filename=file.name, content_type=file.media_type)
         return str((await self._call(method, form))["message_id"])
 
     async def edit(self, message_id: str, message: Outgoing) -> None:
-        place = self._place(message.conversation)
-        values = {"chat_id": place["chat_id"], "message_id": int(message_id), **self._body(message)}
+        place = self._make_target(message.conversation)
+        values = {"chat_id": place["chat_id"], "message_id": int(message_id), **self._make_body(message)}
         try:
             await self._write("editMessageText", values, message)
         except ChannelRefused as error:
@@ -176,7 +176,7 @@ class Telegram:
                 raise
 
     async def show_typing(self, conversation: str) -> None:
-        await self._call("sendChatAction", {**self._place(conversation), "action": "typing"})
+        await self._call("sendChatAction", {**self._make_target(conversation), "action": "typing"})
 
     async def fetch(self, attachment: IncomingFile, max_bytes: int) -> bytes:
         limit = min(max_bytes, MAX_DOWNLOAD_BYTES)
@@ -222,7 +222,7 @@ class Telegram:
             is_bot=bool(sender.get("is_bot")),
             kind="edit" if edited else "message",
             target=message_id if edited else "",
-            reply_to=str(_part(message, "reply_to_message").get("message_id", "")),
+            reply_to=str(_get_object(message, "reply_to_message").get("message_id", "")),
             album=album,
         )
 
@@ -234,7 +234,7 @@ class Telegram:
                     await self._call("answerCallbackQuery", {"callback_query_id": pressed["id"]}, seconds=5)
 
     def _is_addressed(self, message: dict[str, Any], text: str) -> bool:
-        if _part(_part(message, "reply_to_message"), "from").get("id") == self._bot_id:
+        if _get_object(_get_object(message, "reply_to_message"), "from").get("id") == self._bot_id:
             return True
         units = text.encode("utf-16-le")  # entities count UTF-16 units
         for entity in [*message.get("entities", ()), *message.get("caption_entities", ())]:
@@ -257,13 +257,13 @@ class Telegram:
     # ── Writing ──
 
     @staticmethod
-    def _place(conversation: str) -> dict[str, Any]:
+    def _make_target(conversation: str) -> dict[str, Any]:
         chat, _, topic = conversation.partition("/")
         place: dict[str, Any] = {"chat_id": int(chat) if chat.lstrip("-").isdecimal() else chat}
         return {**place, "message_thread_id": int(topic)} if topic.isdecimal() else place
 
     @staticmethod
-    def _body(message: Outgoing) -> dict[str, Any]:
+    def _make_body(message: Outgoing) -> dict[str, Any]:
         body: dict[str, Any] = {
             "text": render(message.text, TELEGRAM) + (" …" if message.is_draft else ""),
             "parse_mode": "HTML",
@@ -312,7 +312,7 @@ class Telegram:
         said = str(answer.get("description", ""))
         match status:
             case 429:
-                seconds = float(_part(answer, "parameters").get("retry_after", 5))
+                seconds = float(_get_object(answer, "parameters").get("retry_after", 5))
                 return ChannelBusy(said, seconds)
             case 401 | 404:
                 return ChannelError(f"Telegram rejects the token: {said}. Ask @BotFather for a new one.")
@@ -328,7 +328,7 @@ class Telegram:
         return str(error or type(error).__name__).replace(self._settings.token, "…")
 
 
-def _part(value: dict[str, Any], name: str) -> dict[str, Any]:
+def _get_object(value: dict[str, Any], name: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value.get(name) or {})
 
 

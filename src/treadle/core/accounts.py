@@ -7,7 +7,7 @@ from treadle.domain.quotas import NO_QUOTAS, Quotas
 from treadle.ports.accounts import Ceilings
 
 
-def account_ceilings(
+def list_account_ceilings(
     agent: AgentSpec, token: TokenId | None, token_quotas: Quotas | None, lineage: Lineage | None = None
 ) -> tuple[Ceilings, ...]:
     """Return the accounts that a run shares with other runs: those of its agents and of its access token."""
@@ -22,7 +22,7 @@ def account_ceilings(
     return tuple(found)
 
 
-def tree_ceilings(run_id: RunId, agent: AgentSpec, lineage: Lineage | None) -> tuple[TreeCeiling, ...]:
+def list_tree_ceilings(run_id: RunId, agent: AgentSpec, lineage: Lineage | None) -> tuple[TreeCeiling, ...]:
     """Return the ceilings that a run shares with its child runs, and those that it shares with its ancestors."""
     limits = agent.limits
     steps = limits.max_steps if agent.budget == "shared" else None
@@ -30,13 +30,13 @@ def tree_ceilings(run_id: RunId, agent: AgentSpec, lineage: Lineage | None) -> t
     return (own,) if lineage is None else (own, *lineage.ceilings)
 
 
-def model_call_accounts(trees: tuple[TreeCeiling, ...]) -> tuple[Ceilings, ...]:
+def list_model_call_accounts(trees: tuple[TreeCeiling, ...]) -> tuple[Ceilings, ...]:
     """Return the accounts that a model call counts for."""
     bounded = [tree for tree in trees if (tree.cost, tree.steps) != (None, None)]
     return tuple([Ceilings(f"tree/{tree.run_id}", cost=tree.cost, steps=tree.steps) for tree in bounded])
 
 
-def child_run_accounts(trees: tuple[TreeCeiling, ...]) -> tuple[Ceilings, ...]:
+def list_child_run_accounts(trees: tuple[TreeCeiling, ...]) -> tuple[Ceilings, ...]:
     """Return the accounts that a child run counts for."""
     return tuple([Ceilings(f"tree/{tree.run_id}", runs=tree.runs) for tree in trees if tree.runs is not None])
 

@@ -1,10 +1,10 @@
 """The decision what a run does next. Pure: the same state and environment give the same step."""
 
 from treadle.core import guards
-from treadle.core.context.budget import make_overflow, make_room, overflows, plan_compaction
+from treadle.core.context.budget import exceeds_window, make_overflow, make_room, plan_compaction
 from treadle.core.context.projection import estimate_input
 from treadle.core.environment import Environment
-from treadle.core.evaluation import evaluate_end, make_unjudged, read_verdict, remove_note
+from treadle.core.evaluation import evaluate_end, make_missing_verdict, read_verdict, remove_note
 from treadle.core.final_marker import has_marker
 from treadle.core.fold import SILENT_TEXTS
 from treadle.core.guards import phantom
@@ -28,7 +28,7 @@ from treadle.core.steps import (
     Wait,
 )
 from treadle.core.subagents.child import Child
-from treadle.core.subagents.waiting import (
+from treadle.core.subagents.supervision import (
     fit_into_tree,
     interrupt_children,
     resume_child,
@@ -59,7 +59,7 @@ MORE_CAME = "Another message came first."
 def decide(state: RunState, environment: Environment) -> Step:
     """Return the next step of a run that has started and not ended."""
     step = _decide(state, environment)
-    if state.family.asks_people and not (isinstance(step, Wait) and step.of_people is not None):
+    if state.tree.is_wait_reported and not (isinstance(step, Wait) and step.reviewer_wait is not None):
         return NotifyResumed()
     return _apply_availability(state, _apply_refusal(state, step, environment), environment)
 
@@ -99,8 +99,8 @@ def _apply_availability(state: RunState, step: Step, environment: Environment) -
 
 def _decide(state: RunState, environment: Environment) -> Step:
     now = environment.now
-    if state.evaluation.judging is not None and state.cancelled is None:
-        return _await_verdict(state, state.evaluation.judging, now)
+    if state.evaluation.evaluator is not None and state.cancelled is None:
+        return _await_verdict(state, state.evaluation.evaluator, now)
     step = _next_step(state, environment)
     return prepare_end(state, step, now) if isinstance(step, Finish) else step
 
@@ -109,12 +109,12 @@ def prepare_end(state: RunState, finish: Finish, now: Instant) -> Step:
     """Return what must happen before a run ends: its child runs have ended, and its end has been evaluated.
 
     A run that was to try again, and has nothing left for that, ends as it would have before."""
-    child = state.evaluation.judging
+    child = state.evaluation.evaluator
     if child is not None and state.cancelled is None:
         verdict_event = remove_note(
-            read_verdict(state, child, now) or make_unjudged(True, child.spawn.agent, MORE_CAME, child)
+            read_verdict(state, child, now) or make_missing_verdict(True, child.spawn.agent, MORE_CAME, child)
         )
-        if state.steered is None and child.spawn.end is not None:
+        if state.steer_mode is None and child.spawn.end is not None:
             return Finish(child.spawn.end, (verdict_event, *finish.events))
         finish = Finish(finish.outcome, (verdict_event, *finish.events))
     ready = stop_children_first(state, finish, now)
@@ -127,8 +127,8 @@ def _await_verdict(state: RunState, child: Child, now: Instant) -> Step:
     assert end is not None, "a run that evaluates an end carries that end"
     if state.interrupted is not None:
         return interrupt_children(state) or Wait("interrupted", state.interrupted)
-    if state.steered is not None and child.spawn.role == "quality":  # there is a new message to answer
-        verdict_event = verdict_event or make_unjudged(True, child.spawn.agent, MORE_CAME, child)
+    if state.steer_mode is not None and child.spawn.role == "quality":  # there is a new message to answer
+        verdict_event = verdict_event or make_missing_verdict(True, child.spawn.agent, MORE_CAME, child)
         signal = stop_children_first(state, Finish(end), now) if child.signal != "cancel" else None
         if isinstance(signal, SignalChildren):
             return signal
@@ -156,7 +156,7 @@ def _next_step(state: RunState, environment: Environment) -> Step:
     if wait := _find_wait(state, now):
         return interrupt_children(state) or wait if wait.reason == "interrupted" else wait
     if state.attempts.failure is not None:
-        return _after_failure(state, state.attempts.failure)
+        return _plan_after_failure(state, state.attempts.failure)
     if state.turn.reply is not None and not state.turn.calls:
         verdict = combine_verdicts(guards.ANSWER, state, now)
         if verdict is None and environment.answer_error is not None:
@@ -165,7 +165,7 @@ def _next_step(state: RunState, environment: Environment) -> Step:
             return _finish(state, verdict)
         if verdict is not None:
             return _ask_again(state, now, verdict.events)
-        if state.steered is None and state.turn.reply.stop != "interrupted":
+        if state.steer_mode is None and state.turn.reply.stop != "interrupted":
             return Finish(make_completed(state))
     return _call_model(state, now)
 
@@ -191,8 +191,8 @@ def _call_model(
     size = estimate_input(state)
     if (step := make_room(state, size)) is not None:
         return step
-    if overflows(state, size):
-        return Finish(_or_claimed_answer(state, make_overflow(state)))
+    if exceeds_window(state, size):
+        return Finish(_prefer_claimed_answer(state, make_overflow(state)))
     if verdict is not None:
         events += verdict.events
     must_report = state.guards.recovery.report_due
@@ -208,7 +208,7 @@ def _find_wait(state: RunState, now: Instant) -> Wait | None:
     if (
         state.attempts.retry_at is not None
         and _is_in_future(state.attempts.retry_at, state, now)
-        and state.steered is None
+        and state.steer_mode is None
     ):
         attempt = f"attempt {state.attempts.failures + 1} of the model call"
         if state.deadline is not None and state.deadline < state.attempts.retry_at:
@@ -234,8 +234,8 @@ def decide_command(state: RunState, command: SessionCommand) -> Compact | RunSes
     again."""
     if state.interrupted is not None:
         return Finish(Outcome("cancelled", reason=state.interrupted))
-    if state.obeyed is not None:
-        return Finish(_command_outcome(state.obeyed))
+    if state.command_result is not None:
+        return Finish(_make_command_outcome(state.command_result))
     if not isinstance(command, CompactSession):
         return RunSessionCommand(command)
     match state.context.compaction:
@@ -252,10 +252,10 @@ def decide_command(state: RunState, command: SessionCommand) -> Compact | RunSes
 
 
 def _finish_command(event: CommandObeyed) -> Finish:
-    return Finish(_command_outcome(event), (event,))
+    return Finish(_make_command_outcome(event), (event,))
 
 
-def _command_outcome(obeyed: CommandObeyed) -> Outcome:
+def _make_command_outcome(obeyed: CommandObeyed) -> Outcome:
     return Outcome("completed", obeyed.said) if obeyed.done else Outcome("failed", "", obeyed.said)
 
 
@@ -265,14 +265,14 @@ def _command_outcome(obeyed: CommandObeyed) -> Outcome:
 def _finish(state: RunState, stop: StopVerdict) -> Finish:
     """End the run. Open calls get their result first."""
     unanswered = [make_skipped(call, stop.outcome.reason) for call in state.open_calls]
-    return Finish(_or_claimed_answer(state, stop.outcome), (*unanswered, *stop.events))
+    return Finish(_prefer_claimed_answer(state, stop.outcome), (*unanswered, *stop.events))
 
 
-def _or_claimed_answer(state: RunState, outcome: Outcome) -> Outcome:
+def _prefer_claimed_answer(state: RunState, outcome: Outcome) -> Outcome:
     """Return the answer that was given before a claim was questioned, if the run got no further."""
-    if state.guards.claimed is None or outcome.kind not in ("empty", "max_steps", "model_error"):
+    if state.guards.claimed_answer is None or outcome.kind not in ("empty", "max_steps", "model_error"):
         return outcome
-    answer, claim = state.guards.claimed
+    answer, claim = state.guards.claimed_answer
     return Outcome("completed", answer, unverified_claim=claim)
 
 
@@ -290,7 +290,7 @@ def make_completed(state: RunState) -> Outcome:
     return Outcome("completed", answer, unverified_claim=claim)
 
 
-def _after_failure(state: RunState, failure: LlmError) -> TruncateResults | Compact | SwitchModel | Finish:
+def _plan_after_failure(state: RunState, failure: LlmError) -> TruncateResults | Compact | SwitchModel | Finish:
     """Return the step after a final failure of a model call: a shorter transcript, another model, or the end."""
     if failure.compact and (step := make_room(state, estimate_input(state))) is not None:
         return step
@@ -300,13 +300,13 @@ def _after_failure(state: RunState, failure: LlmError) -> TruncateResults | Comp
     attempts = f" ({state.attempts.failures} attempts)" if state.attempts.failures > 1 else ""
     reason = f"{failure.message}{describe_long_wait(state, failure)}{attempts}"
     if failure.compact and not failure.guessed:
-        return Finish(_or_claimed_answer(state, make_overflow(state, reason)))
-    outcome = Outcome("model_error", state.turn.answer_so_far, reason, _advise_after(state, failure))
-    return Finish(_or_claimed_answer(state, outcome))
+        return Finish(_prefer_claimed_answer(state, make_overflow(state, reason)))
+    outcome = Outcome("model_error", state.turn.answer_so_far, reason, _advise_after_failure(state, failure))
+    return Finish(_prefer_claimed_answer(state, outcome))
 
 
-def _advise_after(state: RunState, failure: LlmError) -> str:
-    if failure.guessed or state.context.shortened:
+def _advise_after_failure(state: RunState, failure: LlmError) -> str:
+    if failure.guessed or state.context.has_guessed_overflow:
         return (
             "If the conversation is too long for the model, send /compact to have it summarised or /reset to go on "
             "with an empty one; otherwise fix the cause, then send its session a message to continue."

@@ -33,10 +33,12 @@ def evaluate_end(state: RunState, finish: Finish) -> Evaluate | Finish:
     lineage, outcome = state.lineage, finish.outcome
     if state.command is not None or (lineage is not None and lineage.judges):
         return finish
-    if outcome.status == "failed" and state.evaluation.kept is not None:
-        return Finish(state.evaluation.kept, finish.events)  # an evaluation cannot fail a run that had an answer
+    if outcome.status == "failed" and state.evaluation.fallback_end is not None:
+        # an evaluation cannot fail a run that had an answer
+        return Finish(state.evaluation.fallback_end, finish.events)
     if outcome.kind in SCORED_OUTCOMES:
-        checker, is_judged = state.agent.quality.checker, state.evaluation.judged_request == state.attempts.request
+        checker = state.agent.quality.checker
+        is_judged = state.evaluation.evaluated_request == state.attempts.request
         return finish if checker is None or is_judged else Evaluate("quality", checker, outcome, finish.events)
     analyzer = state.agent.errors.analyzer
     if (
@@ -59,15 +61,15 @@ def read_verdict(state: RunState, child: Child, now: Instant) -> QualityScored |
     if end is None and (child.due_at is None or now < child.due_at):
         return None
     if end is None:
-        return make_unjudged(spawn.role == "quality", spawn.agent, "It did not answer in time.", child)
+        return make_missing_verdict(spawn.role == "quality", spawn.agent, "It did not answer in time.", child)
     if end.outcome != "completed":
-        return make_unjudged(spawn.role == "quality", spawn.agent, f"It did not answer: {end.reason}", child)
+        return make_missing_verdict(spawn.role == "quality", spawn.agent, f"It did not answer: {end.reason}", child)
     if spawn.role == "errors":
         return ErrorAnalyzed(spawn.agent, spawn.run_id, _shorten(end.text.strip()))
     return _read_score(state, child, end.text)
 
 
-def make_unjudged(
+def make_missing_verdict(
     is_quality: bool, agent: str, reason: str, child: Child | None = None
 ) -> QualityScored | ErrorAnalyzed:
     """Return the event that records that no verdict was given."""
@@ -104,7 +106,7 @@ def _find_json_object(text: str) -> str:
 
 def _make_retry_note(state: RunState, score: float, reasons: str) -> str:
     """Return the note that asks the agent to try again, or ""."""
-    quality, attempts = state.agent.quality, sum(bool(each.note) for each in state.evaluation.judged)
+    quality, attempts = state.agent.quality, sum(bool(each.note) for each in state.evaluation.verdicts)
     if quality.minimum is None or score >= quality.minimum or attempts >= quality.retries:
         return ""
     return TRY_AGAIN.format(score=score, minimum=quality.minimum, reasons=reasons or "no reasons were given.")
@@ -112,7 +114,7 @@ def _make_retry_note(state: RunState, score: float, reasons: str) -> str:
 
 def summarise_verdicts(state: RunState) -> tuple[float | None, str, str]:
     """Return the latest score and its reasons, and the diagnosis."""
-    scored = [each for each in state.evaluation.judged if each.score is not None]
+    scored = [each for each in state.evaluation.verdicts if each.score is not None]
     diagnosis = "" if state.evaluation.analyzed is None else state.evaluation.analyzed.diagnosis
     return (scored[-1].score, scored[-1].reasons, diagnosis) if scored else (None, "", diagnosis)
 
@@ -121,7 +123,7 @@ def make_evaluation_prompt(role: str, state: RunState, end: Outcome) -> str:
     """Return what the evaluator is told of the run. Its parts are escaped, so that none can pass for another."""
     calls = [f"- {call.name} {call.use.arguments[:300]}" for call in state.turn.calls]
     parts = [
-        _wrap_in_tag("task", state.asked),
+        _wrap_in_tag("task", state.submitted_text),
         _wrap_in_tag("output", end.text) if end.text or role == "quality" else "",
         _wrap_in_tag("outcome", f"{end.kind}: {end.reason}") if role == "errors" else "",
         _wrap_in_tag("last_calls", "\n".join(calls)) if calls and role == "errors" else "",

@@ -26,7 +26,7 @@ def make_fork(state: RunState, events: Iterable[Event], request: e.LlmRequest) -
     return RunForked(
         state.origin.run_id,
         request.step,
-        state.asked,
+        state.submitted_text,
         tuple([index for index, message in enumerate(messages) if message in state.context.tasks]),
         collect_calls(event_list, state.tools),
         _read_counters(state, request),
@@ -47,7 +47,7 @@ def _read_counters(state: RunState, request: e.LlmRequest) -> Counters:
         state.guards.empty_turns,
         state.guards.rejected_outputs,
         state.guards.phantom_claims,
-        "" if state.guards.claimed is None else state.guards.claimed[1],
+        "" if state.guards.claimed_answer is None else state.guards.claimed_answer[1],
         recovery.quiet_steps,
         recovery.stage,
         recovery.refused_tool,

@@ -37,7 +37,7 @@ def plan_retry(
     if (
         not error.retryable
         or state.attempts.failures >= policy.attempts
-        or (error.once and state.attempts.tried_once)
+        or (error.once and state.attempts.has_retried_once)
     ):
         return None
     if requested_seconds is not None and not 0 <= requested_seconds <= policy.longest_wait_seconds:
@@ -45,7 +45,7 @@ def plan_retry(
     delay_ms = (
         round(requested_seconds * 1000)
         if requested_seconds is not None
-        else _scheduled_delay_ms(policy, state.attempts.failures, random)
+        else _compute_delay_ms(policy, state.attempts.failures, random)
     )
     return LlmRetry(error.step, error.attempt, now + delay_ms / 1000, delay_ms)
 
@@ -76,7 +76,7 @@ def plan_fallback(
     return LlmFallback(state.step.number, provider, model, fallbacks[0], reason, cause, breaker_seconds)
 
 
-def _scheduled_delay_ms(policy: Retry, failures: int, random: float) -> int:
+def _compute_delay_ms(policy: Retry, failures: int, random: float) -> int:
     match policy.schedule:
         case "exponential":  # with jitter
             longest = min(MAX_DELAY_MS, policy.base_ms * 2**failures)

@@ -9,10 +9,10 @@ from treadle.core.sub_states import (
     AttemptState,
     ContextState,
     EvaluationState,
-    FamilyState,
     GuardState,
     PromptState,
     ReviewState,
+    TreeState,
     TurnState,
 )
 from treadle.core.subagents.child import Child
@@ -49,7 +49,7 @@ class RunState:
 
     origin: Origin
     transcript: Transcript
-    said_from: int
+    own_messages_start: int
     """Index in the transcript at which this run's own messages begin."""
     segment: SegmentOpened
     """The segment of the session that the model is shown."""
@@ -65,17 +65,17 @@ class RunState:
     deadline: Instant | None = None
     tools: dict[str, ToolSpec] = field(default_factory=dict[str, ToolSpec])
     model: ModelResolved | None = None
-    asked: str = ""
+    submitted_text: str = ""
     """The message that the run was submitted with."""
-    unrecalled: list[str] = field(default_factory=list[str])
+    texts_to_recall: list[str] = field(default_factory=list[str])
     """Messages for which no memories were recalled yet."""
     command: SessionCommand | None = None
     """The session command that the run executes instead of answering a message."""
-    obeyed: CommandObeyed | None = None
+    command_result: CommandObeyed | None = None
     cancelled: str | None = None
     interrupted: str | None = None
     """Stop and wait until resumed."""
-    steered: SteerMode | None = None
+    steer_mode: SteerMode | None = None
     """The inbox has a message that was not sent to the model."""
     accounts: tuple[Ceilings, ...] = ()
     """The bounded accounts that the run counts for."""
@@ -88,29 +88,29 @@ class RunState:
     waiting: RunWaiting | None = None
     """What the run was last reported to wait for, until it continues or something is delivered."""
     step: StepUsage = field(default_factory=StepUsage)
-    tally: RunUsage = field(default_factory=RunUsage)
+    usage: RunUsage = field(default_factory=RunUsage)
     prompt: PromptState = field(default_factory=PromptState)
     turn: TurnState = field(default_factory=TurnState)
     context: ContextState = field(default_factory=ContextState)
     attempts: AttemptState = field(default_factory=AttemptState)
-    family: FamilyState = field(default_factory=FamilyState)
+    tree: TreeState = field(default_factory=TreeState)
     evaluation: EvaluationState = field(default_factory=EvaluationState)
     review: ReviewState = field(default_factory=ReviewState)
     guards: GuardState = field(default_factory=GuardState)
 
     @property
-    def started(self) -> bool:
+    def has_started(self) -> bool:
         return self.started_at is not None
 
     @property
     def open_calls(self) -> list[Call]:
         """The calls of the latest reply without a result, in order."""
-        return [call for call in self.turn.calls if call.result is None] if self.turn.unanswered else []
+        return [call for call in self.turn.calls if call.result is None] if self.turn.unanswered_calls else []
 
     def set_calls(self, calls: list[Call]) -> None:
         """Set the calls of a reply. None of them has a result."""
         turn = self.turn
-        turn.calls, turn.unanswered, turn.calls_by_id = calls, len(calls), {}
+        turn.calls, turn.unanswered_calls, turn.calls_by_id = calls, len(calls), {}
         for call in calls:
             turn.calls_by_id.setdefault(call.call_id, []).append(call)
 
@@ -121,12 +121,12 @@ class RunState:
     @property
     def lineage(self) -> Lineage | None:
         """The lineage of a child run, or None."""
-        return None if self.family.queued is None else self.family.queued.lineage
+        return None if self.tree.queued is None else self.tree.queued.lineage
 
     @property
     def owner(self) -> UserId:
         """The user whom the run is for."""
-        return LOCAL_USER if self.family.queued is None else self.family.queued.user
+        return LOCAL_USER if self.tree.queued is None else self.tree.queued.user
 
     @property
     def memories(self) -> MemoryScope:
@@ -139,16 +139,14 @@ class RunState:
         return self.origin.run_id if lineage is None else lineage.root
 
     @property
-    def running(self) -> list[Child]:
+    def running_children(self) -> list[Child]:
         """The child runs that have not ended."""
-        return (
-            [child for child in self.family.children.values() if child.end is None] if self.family.children else []
-        )
+        return [child for child in self.tree.children.values() if child.end is None] if self.tree.children else []
 
     @property
     def steps_of_tree(self) -> int:
         """Steps of the run and of its child runs that have ended."""
-        ended = [child.end.steps for child in self.family.children.values() if child.end is not None]
+        ended = [child.end.steps for child in self.tree.children.values() if child.end is not None]
         return self.step.number + sum(ended)
 
     @property
@@ -158,22 +156,22 @@ class RunState:
         return self.turn.answer_so_far if marker is None else remove_marker(self.turn.answer_so_far, marker)
 
     @property
-    def said(self) -> tuple[Message, ...]:
+    def own_messages(self) -> tuple[Message, ...]:
         """The messages that this run added, including those not sent yet, or the whole transcript if it was
         changed."""
-        sent = tuple(self.transcript.messages[0 if self.context.revised else self.said_from :])
+        sent = tuple(self.transcript.messages[0 if self.context.is_rewritten else self.own_messages_start :])
         return (*sent, join_messages(self.turn.inbox)) if self.turn.inbox else sent
 
     @property
     def window(self) -> int:
         """The context window in tokens, as set by the agent or as known."""
         known = UNKNOWN_WINDOW if self.model is None else self.model.context_window
-        said, ceiling = self.agent.limits.context_window or known, self.context.ceiling
-        return said if ceiling is None else max(1, min(said, self.context.tokens.estimate(ceiling)))
+        stated, ceiling = self.agent.limits.context_window or known, self.context.ceiling
+        return stated if ceiling is None else max(1, min(stated, self.context.tokens.estimate(ceiling)))
 
     def spend(self, usage: Usage, duration_ms: int, cost: float | None) -> None:
         """Add the usage of a model call."""
-        tally, step = self.tally, self.step
+        tally, step = self.usage, self.step
         tally.input_tokens += usage.input_tokens
         tally.output_tokens += usage.output_tokens
         tally.cache_read_tokens += usage.cache_read_tokens
@@ -192,7 +190,7 @@ class RunState:
         return call_id in self.ledger.ids or self.transcript.has_call(call_id)
 
     def metrics(self, now: Instant) -> Metrics:
-        tally = self.tally
+        tally = self.usage
         return Metrics(
             steps=self.step.number,
             model_calls=tally.model_calls,
@@ -245,6 +243,6 @@ def new_state(
 def new_state_on(origin: Origin, transcript: Transcript, session: SessionFacts = NO_SESSION_FACTS) -> RunState:
     """Return the initial state of a run that continues this transcript in place."""
     opened = session.segment or first_segment(origin.session_id)
-    state = RunState(origin, transcript, said_from=len(transcript.messages), segment=opened)
-    state.prompt.kept_notes, state.segment_at = session.notes, session.segment_at
+    state = RunState(origin, transcript, own_messages_start=len(transcript.messages), segment=opened)
+    state.prompt.session_notes, state.segment_at = session.notes, session.segment_at
     return state

@@ -48,7 +48,7 @@ class Wait(Struct, frozen=True):
     breaker_seconds: float | None = None
 
     @property
-    def of_people(self) -> ReviewerWait | None:
+    def reviewer_wait(self) -> ReviewerWait | None:
         """What a reviewer must do for the run to continue, or None."""
         match self.reason:
             case "approval" | "answer" | "interrupted":

@@ -62,7 +62,7 @@ class PromptState:
     """Guidance on the tools and the working folder, in the system prompt."""
     result_header: ResultHeader = "full"
     """The form of the line that tool results begin with."""
-    kept_notes: tuple[str, str] | None = None
+    session_notes: tuple[str, str] | None = None
     """A workspace and the session's notes of it."""
     recalled: str = ""
     """For a fork: memories of the original run in the system prompt."""
@@ -81,7 +81,7 @@ class TurnState:
     calls: list[Call] = field(default_factory=list[Call])
     """The calls of the latest reply."""
     calls_by_id: dict[str, list[Call]] = field(default_factory=dict[str, list[Call]])
-    unanswered: int = 0
+    unanswered_calls: int = 0
     """Number of these calls without a result."""
     answer_so_far: str = ""
     """The text of the answer, joined over continuations."""
@@ -91,7 +91,7 @@ class TurnState:
 class ContextState:
     """The size of the transcript, and what was done to keep it within the context window."""
 
-    revised: bool = False
+    is_rewritten: bool = False
     """The transcript was changed, not just extended."""
     tokens: TokenCount = field(default_factory=TokenCount)
     """Size of the transcript."""
@@ -101,15 +101,15 @@ class ContextState:
     """The messages with the run's tasks, which stay in the transcript when others are summarised."""
     ceiling: int | None = None
     """Estimated tokens of the transcript above which a provider has rejected it, whatever its stated limit."""
-    spent: set[RoomStage] = field(default_factory=set[RoomStage])
+    stages_used: set[RoomStage] = field(default_factory=set[RoomStage])
     """What was done to make room since the model last replied."""
-    compacting: bool = False
+    is_compacting: bool = False
     """A summary was requested and its end is not on record."""
     compaction: ContextCompacted | CompactionFailed | None = None
     """The result of the latest compaction."""
     failed_at: int = 0
     """Estimated tokens of the transcript when the compaction failed."""
-    shortened: bool = False
+    has_guessed_overflow: bool = False
     """A rejection without a reason was once treated as overflow."""
 
 
@@ -135,7 +135,7 @@ class AttemptState:
     failure: LlmError | None = None
     failed_since: Instant = 0.0
     """When the latest attempt failed."""
-    tried_once: bool = False
+    has_retried_once: bool = False
     """A failure that may be retried only once was retried since the model last replied."""
     longest_reply: int | None = None
     """Maximum reply tokens that the model has accepted."""
@@ -147,16 +147,16 @@ class AttemptState:
 
 
 @dataclass(slots=True)
-class FamilyState:
+class TreeState:
     """Ancestors and child runs."""
 
     queued: RunQueued | None = None
     """The request that queued the run, from which child runs inherit."""
-    trees: tuple[TreeCeiling, ...] = ()
+    ceilings: tuple[TreeCeiling, ...] = ()
     """Ceilings that the run shares with its ancestors and child runs."""
     children: dict[str, Child] = field(default_factory=dict[str, Child])
     """By call ID, including those that have ended."""
-    asks_people: bool = False
+    is_wait_reported: bool = False
     """The run waits for a reviewer, or did just now, and its ancestors know."""
 
 
@@ -164,12 +164,12 @@ class FamilyState:
 class EvaluationState:
     """The evaluation of how the run ends."""
 
-    judging: Child | None = None
+    evaluator: Child | None = None
     """The child run that evaluates the run's end."""
-    judged: list[QualityScored] = field(default_factory=list[QualityScored])
-    judged_request: int = 0
+    verdicts: list[QualityScored] = field(default_factory=list[QualityScored])
+    evaluated_request: int = 0
     """The request whose reply was evaluated last."""
-    kept: Outcome | None = None
+    fallback_end: Outcome | None = None
     """An end that was not good enough. It is used if no better one follows."""
     analyzed: ErrorAnalyzed | None = None
 
@@ -198,7 +198,7 @@ class GuardState:
     rejected_outputs: int = 0
     written_calls: int = 0
     phantom_claims: int = 0
-    claimed: tuple[str, str] | None = None
+    claimed_answer: tuple[str, str] | None = None
     """An answer with an unverified claim, and the claim. It is delivered if no better answer follows."""
     actions_at_claim: int = 0
     """Number of tool calls started before that answer."""

@@ -24,8 +24,8 @@ MODEL_CALL = ""
 class Suspicion:
     """The consecutive deaths during which a run was executing, without progress since."""
 
-    alone: int = 0
-    in_company: int = 0
+    deaths_alone: int = 0
+    deaths_in_company: int = 0
     unexplained: int = 0
     """Recent deaths of workers that were not executing this run."""
     activities: frozenset[str] = frozenset()
@@ -33,10 +33,10 @@ class Suspicion:
 
     def count_death(self, death: RunRecovered, activities: frozenset[str]) -> None:
         if death.alone:
-            self.alone += 1
+            self.deaths_alone += 1
         else:
-            self.in_company += 1
-        self.unexplained = max(0, death.deaths_lately - self.alone - self.in_company)
+            self.deaths_in_company += 1
+        self.unexplained = max(0, death.deaths_lately - self.deaths_alone - self.deaths_in_company)
         self.activities = (self.activities & activities) or activities
 
     def finish(self, activity: str) -> None:
@@ -45,16 +45,16 @@ class Suspicion:
             self.clear()
 
     def clear(self) -> None:
-        self.alone = self.in_company = self.unexplained = 0
+        self.deaths_alone = self.deaths_in_company = self.unexplained = 0
         self.activities = frozenset()
 
     @property
     def deaths(self) -> int:
         """The deaths that count."""
-        if not self.in_company:
-            return self.alone
-        early = min(self.in_company, SUSPECT_DEATHS)
-        return self.alone + early + (self.in_company - early) // COMPANY_SHARE
+        if not self.deaths_in_company:
+            return self.deaths_alone
+        early = min(self.deaths_in_company, SUSPECT_DEATHS)
+        return self.deaths_alone + early + (self.deaths_in_company - early) // COMPANY_SHARE
 
     @property
     def is_culprit(self) -> bool:

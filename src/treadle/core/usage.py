@@ -29,13 +29,13 @@ class StepUsage:
     """The current step."""
 
     number: int = 0
-    open: bool = False
+    is_open: bool = False
     began_at: Instant = 0.0
     attempts: int = 0
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
-    told_something: bool = False
+    has_news: bool = False
     """True if it brought a new result or text."""
     interrupted: bool = False
     """True if one of its calls lost its result because the worker died."""

@@ -51,7 +51,7 @@ class LocalDispatcher:
             self._again.add(run_id)
         else:
             self._ready[run_id] = None
-            self._fill()
+            self._start_ready_runs()
 
     async def stop(self, grace: float = 0.0) -> None:
         self._work = None
@@ -82,7 +82,7 @@ class LocalDispatcher:
             self._has_room.clear()
             await self._has_room.wait()
 
-    def _fill(self) -> None:
+    def _start_ready_runs(self) -> None:
         """Start ready runs while there is room."""
         while self._work is not None and self._ready and len(self._active) < self._concurrency:
             run_id = next(iter(self._ready))
@@ -102,7 +102,7 @@ class LocalDispatcher:
             if run_id in self._again:
                 self._again.discard(run_id)
                 self._ready[run_id] = None
-            self._fill()
+            self._start_ready_runs()
             self._has_room.set()
 
     # ── Time ──

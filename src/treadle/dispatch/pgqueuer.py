@@ -153,12 +153,12 @@ class PgQueuerDispatcher:
     async def _take_jobs(self) -> None:
         connection = await self._connect()
         try:
-            await self._take_jobs_over(connection)
+            await self._run_queue_manager(connection)
         finally:  # before any await, which a cancelled task would not reach
             self._manager = None
             connection.terminate()
 
-    async def _take_jobs_over(self, connection: Any) -> None:
+    async def _run_queue_manager(self, connection: Any) -> None:
         driver = _Driver(connection)
         jobs = _Jobs(driver, self._here)
         manager = self._manager = QueueManager(jobs, Channel(NAMES["channel"]))

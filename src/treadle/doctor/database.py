@@ -52,7 +52,7 @@ def _describe_file(home: Home) -> Iterator[Finding]:
     )
     contents = f"{facts.runs} runs, {facts.unfinished} of them unfinished, {facts.events} events"
     yield Finding("database", "ok", f"{path}: {checked}, {size / 2**20:.1f} MB; {contents}")
-    yield _describe_fired(fired)
+    yield _describe_guard_actions(fired)
 
 
 async def _describe_server(home: Home) -> Sequence[Finding]:
@@ -73,11 +73,11 @@ async def _describe_server(home: Home) -> Sequence[Finding]:
     return [
         *_describe_version(where, facts.version, known),
         Finding("database", "ok", f"{where}: {contents}; vectors are compared with {vectors}"),
-        _describe_fired(fired),
+        _describe_guard_actions(fired),
     ]
 
 
-def _describe_fired(fired: Sequence[tuple[str, int]]) -> Finding:
+def _describe_guard_actions(fired: Sequence[tuple[str, int]]) -> Finding:
     counts = ", ".join(f"{name} {count}" for name, count in fired)
     return Finding("guards", "ok", f"actions in the last {RECENT_EVENTS:,} events: {counts or 'none'}")
 

@@ -19,7 +19,7 @@ from treadle.doctor.machine import (
     describe_weights,
 )
 from treadle.doctor.mcp import describe_mcp
-from treadle.doctor.models import Surveyed, describe_models, list_configured_models
+from treadle.doctor.models import ProviderSurvey, describe_models, list_configured_models
 from treadle.doctor.providers import (
     Progress,
     describe_provider,
@@ -51,7 +51,7 @@ async def examine(
         return [describe_home(home), *database, broken]
     vault = await describe_vault(home)  # first, since it may contain provider keys
     if vault.state == "wrong":
-        models = _skip([setting("providers", "not tried, as the vault cannot be read", "", "wrong")])
+        models = _return_findings([setting("providers", "not tried, as the vault cannot be read", "", "wrong")])
     else:
         models = _describe_providers_and_models(home, config, offline, progress, timeout_seconds)
     database, providers, sandbox, server, mcp, channels = await asyncio.gather(
@@ -77,7 +77,7 @@ async def examine(
     ]
 
 
-async def _skip(findings: Sequence[Finding]) -> Sequence[Finding]:
+async def _return_findings(findings: Sequence[Finding]) -> Sequence[Finding]:
     return findings
 
 
@@ -88,7 +88,7 @@ async def _describe_providers_and_models(
     try:
         models = make_model_registry(home, config, vault.value)
         names = () if offline else list_callable_providers(models)
-        surveyed = Surveyed(models, await probe_providers(models, names, progress, timeout_seconds))
+        surveyed = ProviderSurvey(models, await probe_providers(models, names, progress, timeout_seconds))
         return [*_describe_providers(home, config, surveyed), *describe_models(home, config, surveyed)]
     except TreadleError as error:
         return [Finding("providers", "wrong", str(error))]
@@ -96,7 +96,7 @@ async def _describe_providers_and_models(
         vault.close()
 
 
-def _describe_providers(home: Home, config: HomeConfig, surveyed: Surveyed) -> Sequence[Finding]:
+def _describe_providers(home: Home, config: HomeConfig, surveyed: ProviderSurvey) -> Sequence[Finding]:
     models, probes = surveyed.models, surveyed.probes
     used = {found.provider for each in list_configured_models(home, config) if (found := surveyed.resolve(each))}
     names = [name for name, given in models.providers.items() if given is not None]

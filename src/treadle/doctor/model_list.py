@@ -70,7 +70,7 @@ async def list_providers(
 
 
 def list_aliases(models: ModelRegistry) -> Sequence[ListedAlias]:
-    return [_alias(models, alias, names) for alias, names in sorted(models.catalog.aliases.items())]
+    return [_view_alias(models, alias, names) for alias, names in sorted(models.catalog.aliases.items())]
 
 
 def _is_ready(models: ModelRegistry, name: str, probe: Probe | None) -> bool | None:
@@ -80,12 +80,12 @@ def _is_ready(models: ModelRegistry, name: str, probe: Probe | None) -> bool | N
 
 
 def _describe(models: ModelRegistry, name: str, probe: Probe | None) -> str:
-    if (problem := models.key_problem(name)) is not None:
+    if (problem := models.explain_key_problem(name)) is not None:
         return problem if models.is_key_configured(name) else f"no key: set {models.find_missing_key(name)}"
     return f"{describe_key(name, models)}, not tried" if probe is None else probe.words
 
 
-def _alias(models: ModelRegistry, alias: str, names: tuple[str, ...]) -> ListedAlias:
+def _view_alias(models: ModelRegistry, alias: str, names: tuple[str, ...]) -> ListedAlias:
     try:
         found = models.resolve(alias, None)
     except MissingKey:

@@ -26,7 +26,7 @@ class ConfiguredModel(Struct, frozen=True):
     provider: str | None = None
 
 
-class Surveyed(Struct, frozen=True):
+class ProviderSurvey(Struct, frozen=True):
     """The providers of a home, and the results of their probes."""
 
     models: ModelRegistry
@@ -54,7 +54,7 @@ def list_configured_models(home: Home, config: HomeConfig) -> list[ConfiguredMod
     return configured
 
 
-def describe_models(home: Home, config: HomeConfig, surveyed: Surveyed) -> Iterator[Finding]:
+def describe_models(home: Home, config: HomeConfig, surveyed: ProviderSurvey) -> Iterator[Finding]:
     """Yield the findings about short names, the default model, agents and context windows."""
     yield _describe_aliases(surveyed)
     if config.defaults.model is None:
@@ -68,7 +68,7 @@ def describe_models(home: Home, config: HomeConfig, surveyed: Surveyed) -> Itera
     yield from _describe_windows(list_configured_models(home, config), surveyed)
 
 
-def describe_model(configured: ConfiguredModel, surveyed: Surveyed) -> Finding:
+def describe_model(configured: ConfiguredModel, surveyed: ProviderSurvey) -> Finding:
     """Return whether the provider of a model lists it. The model is not called, because that may be charged."""
     about = configured.about
     try:
@@ -94,7 +94,7 @@ def describe_model(configured: ConfiguredModel, surveyed: Surveyed) -> Finding:
             return Finding(about, "wrong", f"{name}: {found.provider} {probe.words}", probe.advice)
 
 
-def _describe_aliases(surveyed: Surveyed) -> Finding:
+def _describe_aliases(surveyed: ProviderSurvey) -> Finding:
     names = sorted(surveyed.models.catalog.aliases)
     found = {name: describe_model(ConfiguredModel(name, name), surveyed) for name in names}
     offered = [name for name in names if found[name].state == "ok"]
@@ -110,7 +110,7 @@ def _describe_aliases(surveyed: Surveyed) -> Finding:
     return setting("models", none, advice, "note")
 
 
-def _describe_agents(home: Home, surveyed: Surveyed) -> Iterator[Finding]:
+def _describe_agents(home: Home, surveyed: ProviderSurvey) -> Iterator[Finding]:
     names = home.agents()
     for name in names:
         try:
@@ -137,7 +137,7 @@ def _describe_judges(agent: AgentSpec, names: Sequence[str]) -> Iterator[Finding
             yield Finding(f"{key} of {agent.name}", "wrong", found, advice)
 
 
-def _describe_windows(configured: Sequence[ConfiguredModel], surveyed: Surveyed) -> Iterator[Finding]:
+def _describe_windows(configured: Sequence[ConfiguredModel], surveyed: ProviderSurvey) -> Iterator[Finding]:
     """Yield one finding per model in use: its context window, and where the number comes from."""
     resolved = [found for each in configured if (found := surveyed.resolve(each)) is not None]
     for name, found in {f"{found.provider}/{found.model}": found for found in resolved}.items():

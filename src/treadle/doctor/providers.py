@@ -58,7 +58,7 @@ def describe_provider(name: str, models: ModelRegistry, probe: Probe | None, *, 
     config = models.providers[name]
     assert config is not None
     about, where = f"provider {name}", remove_credentials(config.base_url)
-    if (problem := models.key_problem(name)) is not None:
+    if (problem := models.explain_key_problem(name)) is not None:
         if models.is_key_configured(name):
             return setting(about, f"{where}: the key cannot be used: {problem}", "Correct the key.", "wrong")
         return setting(about, f"{where}: no key is set", f"To use it, set {models.find_missing_key(name)}.", "note")

@@ -217,7 +217,7 @@ class ClusterSync:
         now = self._loop.time()
         if now - self._incomplete.get(run_id, -REQUEST_INTERVAL_SECONDS) >= REQUEST_INTERVAL_SECONDS:
             self._incomplete[run_id] = now
-            self._sender.listen((run_id,), (run_id,))
+            self._sender.announce_readers((run_id,), (run_id,))
             self._sender.flush()
 
     def _unfollow(self, run_id: RunId) -> None:
@@ -253,7 +253,7 @@ class ClusterSync:
         watched, owned = self._hub.list_watched_runs(), self._hub.list_owned_runs()
         read = self._hub.list_read_runs()
         self._incomplete = {run_id: since for run_id, since in self._incomplete.items() if run_id in read}
-        self._sender.listen(tuple(islice(read.difference(owned), MAX_WATCHED_RUNS)), self._incomplete)
+        self._sender.announce_readers(tuple(islice(read.difference(owned), MAX_WATCHED_RUNS)), self._incomplete)
         if watched or owned:
             for position in await self._channel.positions([*watched.union(owned)]):
                 self._apply_position(position)

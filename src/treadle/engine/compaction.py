@@ -74,7 +74,7 @@ async def compact(step: Compact, model: Resolved, run: OwnedRun, deps: EngineDep
 
 
 def _must_stop(state: RunState) -> bool:
-    return state.cancelled is not None or state.interrupted is not None or state.steered == "interrupt"
+    return state.cancelled is not None or state.interrupted is not None or state.steer_mode == "interrupt"
 
 
 def _find_writers(model: Resolved, state: RunState, deps: EngineDeps) -> Iterator[Resolved]:
@@ -132,7 +132,7 @@ class SummaryWriter:
             self._writer.model,
             tokens,
             max_cost(tokens, settings, self._writer.profile),
-            state.context.compacting,
+            state.context.is_compacting,
         )
         most = tokens + max_reply_tokens(settings, self._writer.profile)
         return make_reserved_intent(

@@ -29,7 +29,7 @@ class LiveText(Protocol):
 
     origin: Origin
 
-    def so_far(self) -> Token:
+    def make_token(self) -> Token:
         """Return the whole text from its beginning."""
         ...
 
@@ -226,7 +226,7 @@ class EventHub:
     def make_live_text_event(self, run_id: RunId) -> Event | None:
         """Return the live text of a run that is owned here as one event, or None if there is none."""
         live_text = self._live_texts.get(run_id) if run_id in self._owners else None
-        if live_text is None or not (token := live_text.so_far()).text:
+        if live_text is None or not (token := live_text.make_token()).text:
             return None
         return self.make_event(live_text.origin, token.request, token)
 
@@ -335,7 +335,7 @@ class EventHub:
 
     def live_text(self, run_id: RunId) -> Token | None:
         live_text = self._live_texts.get(run_id)
-        return None if live_text is None else live_text.so_far()
+        return None if live_text is None else live_text.make_token()
 
     def make_event(self, origin: Origin, sequence: int, data: EventData) -> Event:
         """Return a live event with a new ID."""

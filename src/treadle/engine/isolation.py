@@ -58,7 +58,7 @@ class Isolation:
             await self._open.wait()
         self._executing += 1
         try:
-            yield _Together(self._open)
+            yield _SharedSlot(self._open)
         finally:
             self._executing -= 1
             if self._executing == 0:
@@ -78,7 +78,7 @@ class Isolation:
         reopening = loop.call_later(ISOLATION_SECONDS, self._open.set)
         try:
             await self._wait_until_idle()
-            yield _Alone()
+            yield _ExclusiveSlot()
         finally:
             reopening.cancel()
             self._end_turn()
@@ -116,7 +116,7 @@ class Isolation:
         self._open.set()
 
 
-class _Together:
+class _SharedSlot:
     def __init__(self, is_open: asyncio.Event) -> None:
         self._open = is_open
 
@@ -127,7 +127,7 @@ class _Together:
         return state.guards.suspicion.is_suspect
 
 
-class _Alone:
+class _ExclusiveSlot:
     def may_continue(self, state: RunState) -> bool:
         return state.guards.suspicion.is_suspect or state.guards.suspicion.is_culprit
 
@@ -140,14 +140,14 @@ class NoIsolation:
 
     @asynccontextmanager
     async def share(self) -> AsyncGenerator[ExecutionSlot, None]:
-        yield _Unguarded()
+        yield _UnlimitedSlot()
 
     @asynccontextmanager
     async def isolate(self, run_id: RunId, deaths: int) -> AsyncGenerator[ExecutionSlot, None]:
-        yield _Unguarded()
+        yield _UnlimitedSlot()
 
 
-class _Unguarded:
+class _UnlimitedSlot:
     def may_continue(self, state: RunState) -> bool:
         return True
 

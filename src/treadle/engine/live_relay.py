@@ -59,7 +59,7 @@ class LiveSender:
             gathered[-1] = joined
         self._start()
 
-    def listen(self, run_ids: Collection[RunId], lacks: Collection[RunId]) -> None:
+    def announce_readers(self, run_ids: Collection[RunId], lacks: Collection[RunId]) -> None:
         """Announce that these runs are read here, and which of them lack the beginning of their live text."""
         self._listens.update(run_ids)
         self._lacks.update(lacks)
@@ -134,7 +134,7 @@ class LiveReceiver:
         self._text = ""
         self._ended_before = 0
 
-    def so_far(self) -> Token:
+    def make_token(self) -> Token:
         return Token(*self._request, 0, self._text)
 
     def end_before(self, sequence: int) -> None:

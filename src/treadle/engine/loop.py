@@ -25,7 +25,7 @@ from treadle.core.steps import (
     UseAlternative,
     Wait,
 )
-from treadle.core.subagents.waiting import describe_stopped
+from treadle.core.subagents.supervision import describe_stopped
 from treadle.domain.errors import Fenced, NotClaimable, StoreError
 from treadle.domain.events import EventData, RunEnd, RunRecovered, RunWaiting, StepEnd
 from treadle.domain.ids import Instant, RunId
@@ -58,7 +58,7 @@ async def advance(run_id: RunId, deps: EngineDeps) -> None:
     async with deps.isolation.share() as slot:
         state = await _claim_and_execute(run_id, slot, deps)
     if state is not None and slot.must_run_alone(state) and not deps.stopping.is_set():
-        async with deps.isolation.isolate(run_id, state.guards.suspicion.alone) as slot:
+        async with deps.isolation.isolate(run_id, state.guards.suspicion.deaths_alone) as slot:
             await _claim_and_execute(run_id, slot, deps)
 
 
@@ -160,14 +160,14 @@ async def execute_tools(step: RunTools, run: OwnedRun, deps: EngineDeps) -> None
     """Run the calls that may run here, and begin the child runs that other calls delegate to."""
     ready, refused = await prepare_calls(step.run, run, deps)
     work = await delegate_calls(ready, run, deps)
-    reserve = reserve_calls(run.state, len(work.here), len(work.runs))
+    reserve = reserve_calls(run.state, len(work.local_calls), len(work.runs))
     if await run.intend(*step.refuse, *refused, *work.events, reserve=reserve, begin=work.runs):
-        await run_tools(work.here, run, deps)
+        await run_tools(work.local_calls, run, deps)
 
 
 async def release_until_woken(wait: Wait, run: OwnedRun) -> bool:
     """Release the run and return True, unless something was delivered to it meanwhile."""
-    events = wait_events(wait, run.state)
+    events = make_wait_events(wait, run.state)
     notices = notify_of_wait(wait, bool(events), run)
     return await run.release(Release(wait.reason, wait.wake_at), *events, tell=notices)
 
@@ -178,21 +178,21 @@ async def finish_run(step: Finish, run: OwnedRun, deps: EngineDeps) -> bool:
     last = run.preview(*step.events)
     saved = await save_interaction(outcome, last, deps)
     end = make_run_end(outcome, last, deps.clock.now())
-    release = Release(said=select_transcript(outcome, last), whole=last.context.revised)
+    release = Release(said=select_transcript(outcome, last), whole=last.context.is_rewritten)
     return await run.release(release, *step.events, *saved, end, tell=notify_of_end(end, run))
 
 
 def end_step(run: OwnedRun, deps: EngineDeps) -> None:
     """Record the end of the step if the model has replied and every tool call has its result."""
     step, state = run.state.step, run.state
-    if step.open and state.turn.reply is not None and not state.open_calls:
+    if step.is_open and state.turn.reply is not None and not state.open_calls:
         duration_ms = max(0, round((deps.clock.now() - step.began_at) * 1000))
         run.record(
             StepEnd(step.number, step.attempts, step.calls, step.input_tokens, step.output_tokens, duration_ms)
         )
 
 
-def wait_events(wait: Wait, state: RunState) -> tuple[EventData, ...]:
+def make_wait_events(wait: Wait, state: RunState) -> tuple[EventData, ...]:
     """Return the event that records a wait, or nothing if the run still waits for the same reason."""
     event = RunWaiting(wait.reason, wait.detail, wait.wake_at, wait.subjects, wait.shortage, wait.breaker_seconds)
     return () if state.waiting is not None and _is_same_wait(event, state.waiting) else (event,)
@@ -212,8 +212,8 @@ def select_transcript(outcome: Outcome, state: RunState) -> tuple[Message, ...]:
     """Return the messages that the run adds to its session.
 
     A scheduled run with a silent outcome adds none, so that such runs do not fill up the transcript."""
-    is_left_out = outcome.kind == "silent" and state.is_scheduled and not state.context.revised
-    return () if is_left_out else state.said
+    is_left_out = outcome.kind == "silent" and state.is_scheduled and not state.context.is_rewritten
+    return () if is_left_out else state.own_messages
 
 
 def make_run_end(outcome: Outcome, state: RunState, now: Instant) -> RunEnd:

@@ -18,7 +18,7 @@ MAX_EXTRA_RESULTS = 10
 async def recall_memories(state: RunState, deps: EngineDeps) -> tuple[EventData, ...]:
     """Return the memories that fit the new messages, as events that go with the request."""
     settings = state.agent.memory
-    query = _query_text(state)
+    query = _make_query(state)
     if not settings.recall or not query:
         return ()
     origin, seen = state.origin, state.transcript.recalled
@@ -42,11 +42,11 @@ async def recall_memories(state: RunState, deps: EngineDeps) -> tuple[EventData,
     return tuple(events)
 
 
-def _query_text(state: RunState) -> str:
+def _make_query(state: RunState) -> str:
     """Return the text to search for: the new messages or, for an agent that recalls at every step, its last
     answer."""
-    if state.unrecalled or state.agent.memory.when == "message" or state.step.open:
-        return "\n".join(state.unrecalled)
+    if state.texts_to_recall or state.agent.memory.when == "message" or state.step.is_open:
+        return "\n".join(state.texts_to_recall)
     return state.turn.answer_so_far
 
 
@@ -54,7 +54,7 @@ async def save_interaction(outcome: Outcome, state: RunState, deps: EngineDeps) 
     """Return the memory of a run that ended with an answer."""
     if not state.agent.memory.remember or outcome.kind != "completed" or state.command is not None:
         return ()
-    text = summarise_interaction(state.asked, outcome.text)
+    text = summarise_interaction(state.submitted_text, outcome.text)
     return () if not text else (await _make_memory(text, "run", state, deps),)
 
 

@@ -65,7 +65,7 @@ def make_intent(
     opening_text = make_preface(state, now)
     if opening_text:
         tokens += estimate_text(opening_text)
-    opening = () if state.step.open else (StepStart(state.step.number + 1),)
+    opening = () if state.step.is_open else (StepStart(state.step.number + 1),)
     request = LlmRequest(
         step=state.step.number + len(opening),
         attempt=1 if opening else state.step.attempts + 1,
@@ -97,7 +97,7 @@ async def call_model(model: Resolved, tools_offered: bool, run: OwnedRun, deps: 
 
 
 def _must_stop(state: RunState) -> bool:
-    return state.cancelled is not None or state.interrupted is not None or state.steered == "interrupt"
+    return state.cancelled is not None or state.interrupted is not None or state.steer_mode == "interrupt"
 
 
 class Attempt:
@@ -149,7 +149,7 @@ class Attempt:
             return msgspec.structs.replace(end, message=redaction.redact_text(end.message))
         return msgspec.structs.replace(end, parts=redaction.redact_parts(end.parts))
 
-    def so_far(self) -> Token:
+    def make_token(self) -> Token:
         """Return the text so far, for a reader that joins late."""
         return Token(self._sequence, self._number, 0, "".join(self._text))
 

@@ -59,7 +59,7 @@ async def switch_model(run: OwnedRun, deps: EngineDeps) -> Resolved | MissingDep
         except UsageError as error:
             fallback = plan_fallback(run.state, str(error), "unresolved")
             if fallback is None:
-                run.record(_no_fallback_left(run.state, error))
+                run.record(_make_no_fallback_error(run.state, error))
                 return MissingDependency(str(error))
             run.record(fallback)
         else:
@@ -70,13 +70,13 @@ async def switch_model(run: OwnedRun, deps: EngineDeps) -> Resolved | MissingDep
 def has_alternative(model: Resolved, state: RunState, deps: EngineDeps) -> bool:
     """Return whether the run's model name, if it is an alias of several models, resolves to another one now."""
     try:
-        resolved = _resolve(_current_route(state).model, state, deps)
+        resolved = _resolve(_find_current_route(state).model, state, deps)
     except UsageError:
         return False
     return (resolved.provider, resolved.model) != (model.provider, model.model)
 
 
-def _no_fallback_left(state: RunState, error: UsageError) -> LlmError:
+def _make_no_fallback_error(state: RunState, error: UsageError) -> LlmError:
     """Return the failure that caused the fallback, with the reason why no fallback was available."""
     message = f"{state.attempts.fallback_reason} No fallback could take over: {error}"
     return LlmError(
@@ -87,8 +87,8 @@ def _no_fallback_left(state: RunState, error: UsageError) -> LlmError:
 async def _find_model(state: RunState, deps: EngineDeps) -> tuple[Resolved, tuple[EventData, ...]]:
     """Return the run's model, and an event if it differs from before or if its server reports another context
     window."""
-    route, known = _current_route(state), state.model
-    resolved, is_reported = await _with_window(_resolve(route.model, state, deps))
+    route, known = _find_current_route(state), state.model
+    resolved, is_reported = await _query_window(_resolve(route.model, state, deps))
     is_known = known and (known.provider, known.model, known.route) == (
         resolved.provider,
         resolved.model,
@@ -113,7 +113,7 @@ async def _find_model(state: RunState, deps: EngineDeps) -> tuple[Resolved, tupl
     return resolved, (event,)
 
 
-async def _with_window(resolved: Resolved) -> tuple[Resolved, bool]:
+async def _query_window(resolved: Resolved) -> tuple[Resolved, bool]:
     """Return the model with the context window that its server reports, and whether it reports one."""
     window = None if resolved.query_window is None else await resolved.query_window()
     if window is None:
@@ -128,7 +128,7 @@ def _resolve(name: str, state: RunState, deps: EngineDeps) -> Resolved:
     return deps.models.resolve(name, provider)
 
 
-def _current_route(state: RunState) -> Route:
+def _find_current_route(state: RunState) -> Route:
     """Return the model that the run was routed to, or the current fallback."""
     if not state.attempts.route:
         return choose_route(state)
@@ -143,7 +143,7 @@ async def _make_start(run: OwnedRun, deps: EngineDeps, window: int) -> tuple[Run
 
     Raise UsageError if a run that has started needs a tool that is missing."""
     state = run.state
-    if state.started:
+    if state.has_started:
         for name in {spec.name for spec in state.tools.values()}:
             if deps.tools.find(name, state.agent) is None:
                 raise UsageError(f"The run needs the tool `{name}`, which this engine does not have. Add it.")
@@ -152,7 +152,7 @@ async def _make_start(run: OwnedRun, deps: EngineDeps, window: int) -> tuple[Run
     skills = context.skills(agent) if agent.skills else ()
     allowed = list_allowed_tools(agent.tools, skills, deps.tools)
     workspace = context.workspace(agent)
-    kept = state.prompt.kept_notes
+    kept = state.prompt.session_notes
     notes = kept[1] if kept is not None and kept[0] == workspace else context.notes(agent)
     route = f"{CLIENT_INSTRUCTIONS_HEADING}\n{state.prompt.instructions}" if state.prompt.instructions else ""
     sections = (context.rules(), context.catalog(skills) if skills else "", route)

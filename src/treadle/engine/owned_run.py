@@ -129,14 +129,14 @@ class OwnedRun:
         """Release the run with these last events. Return False, as `intend` does, if something was delivered
         meanwhile."""
         self._released = await self._commit(intents, release, tell=tell)
-        if self._released and release.said is not None and (release.said or not self.state.said):
+        if self._released and release.said is not None and (release.said or not self.state.own_messages):
             self._cache_transcript(self.state)  # unless the session leaves out what it said
         return self._released
 
     def _cache_transcript(self, state: RunState) -> None:
         """Cache the transcript for the session's next run. A run that was cancelled before it started has not seen
         all of it."""
-        if state.started:
+        if state.has_started:
             if state.turn.inbox:
                 state.transcript.add(join_messages(state.turn.inbox))
             state.transcript.close()
@@ -193,7 +193,7 @@ class OwnedRun:
     def _read_deliveries(self) -> None:
         if self._delivery_task is None:
             self._delivery_task = asyncio.ensure_future(self._fold_deliveries())
-            self._delivery_task.add_done_callback(self._deliveries_read)
+            self._delivery_task.add_done_callback(self._on_deliveries_read)
 
     async def _fold_deliveries(self) -> None:
         while self._delivered:
@@ -207,7 +207,7 @@ class OwnedRun:
                 if must_stop(self.state):
                     interruption.interrupt()
 
-    def _deliveries_read(self, task: "asyncio.Task[None]") -> None:
+    def _on_deliveries_read(self, task: "asyncio.Task[None]") -> None:
         self._delivery_task = None
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("run %s: cannot read a delivery: %s", self.origin.run_id, error)
@@ -232,7 +232,7 @@ class OwnedRun:
             now = self._deps.clock.now()
             if data and self._adopt is not None:
                 data = self._adopt(data)
-            intents = self._drafts(now, data) if data else ()
+            intents = self._make_drafts(now, data) if data else ()
             facts, self._facts = tuple(self._facts), []
             request = Advance(
                 self.origin.run_id,
@@ -263,14 +263,16 @@ class OwnedRun:
         finally:
             self._committing.release()
 
-    def _drafts(self, now: Instant, events: Sequence[EventData]) -> tuple[Draft, ...]:
+    def _make_drafts(self, now: Instant, events: Sequence[EventData]) -> tuple[Draft, ...]:
         return tuple(make_drafts(self._deps.ids, now, self._redact(events)))
 
     def _draft_runs(self, now: Instant, children: Sequence[NewChild]) -> tuple[RunDraft, ...]:
-        return tuple([RunDraft(child.origin, self._drafts(now, child.events)) for child in children])
+        return tuple([RunDraft(child.origin, self._make_drafts(now, child.events)) for child in children])
 
     def _draft_messages(self, now: Instant, messages: Sequence[ChildMessage]) -> tuple[RunMessage, ...]:
-        return tuple([RunMessage(each.run_id, self._drafts(now, (each.event,))[0], each.key) for each in messages])
+        return tuple(
+            [RunMessage(each.run_id, self._make_drafts(now, (each.event,))[0], each.key) for each in messages]
+        )
 
     def _fold(self, delivered: Sequence[Event]) -> None:
         for event in delivered:

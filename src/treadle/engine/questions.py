@@ -26,7 +26,7 @@ async def ask_during_call(
     await run.flush()
 
     def is_settled(state: RunState) -> bool:
-        return question_id in state.review.answers or state.steered is not None
+        return question_id in state.review.answers or state.steer_mode is not None
 
     with suppress(TimeoutError):
         async with asyncio.timeout(lifetime):

@@ -11,11 +11,11 @@ from itertools import count
 import msgspec
 from msgspec import Struct
 
-from treadle.core.evaluation import make_evaluation_prompt, make_unjudged
+from treadle.core.evaluation import make_evaluation_prompt, make_missing_verdict
 from treadle.core.state import RunState
 from treadle.core.steps import CollectChildren, Evaluate, NotifyResumed, SignalChildren, Wait
 from treadle.core.subagents.limits import apply_order, copy_agent, make_lineage, narrow_agent
-from treadle.core.subagents.waiting import read_outcome
+from treadle.core.subagents.supervision import read_outcome
 from treadle.core.tools.ledger import Call
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Origin
@@ -58,7 +58,7 @@ QUEUE_SECONDS = 30.0
 class ToolWork(Struct, frozen=True):
     """The calls of a step, divided into calls that run here and child runs."""
 
-    here: list[ReadyCall]
+    local_calls: list[ReadyCall]
     """The calls that run here."""
     events: tuple[EventData, ...]
     """The events to commit before any of it starts."""
@@ -135,7 +135,7 @@ async def _begin_child(item: ReadyCall, run: OwnedRun, deps: EngineDeps) -> tupl
     assert role is not None, f"`{item.call.name}` delegates"
     if state.agent.limits.max_depth < 1:
         raise UsageError("this run is at the maximum depth (limits.max_depth). Do the task yourself.")
-    if role == "send" and order.agent in _waiting_agents(state):
+    if role == "send" and order.agent in _list_waiting_agents(state):
         raise UsageError(f"`{order.agent}` waits for your answer, so it cannot answer you. Answer it instead.")
     agent = apply_order(await _find_agent(role, order, state, deps), state.agent, order)
     deps.models.resolve(agent.model, agent.provider)
@@ -217,7 +217,7 @@ def _real_path(path: str) -> str:
 
 
 def _make_queued(agent: AgentSpec, parent: RunState, lineage: Lineage) -> RunQueued:
-    above = parent.family.queued
+    above = parent.tree.queued
     assert above is not None, "a run that has started has its run_queued"
     return RunQueued(
         agent,
@@ -230,7 +230,7 @@ def _make_queued(agent: AgentSpec, parent: RunState, lineage: Lineage) -> RunQue
     )
 
 
-def _waiting_agents(state: RunState) -> tuple[str, ...]:
+def _list_waiting_agents(state: RunState) -> tuple[str, ...]:
     """Return the agents that wait for this run, itself included. Ancestors of a fork do not wait."""
     lineage = state.lineage
     above = () if lineage is None else lineage.agents[len(lineage.agents) - len(lineage.above) :]
@@ -278,7 +278,7 @@ async def _collect_results(calls: Sequence[Call], run: OwnedRun, deps: EngineDep
     """Return the results of these calls, from the outcomes of their child runs."""
     results: list[EventData] = []
     for call in calls:
-        child, tool = run.state.family.children[call.call_id], deps.tools.find(call.name)
+        child, tool = run.state.tree.children[call.call_id], deps.tools.find(call.name)
         result, timed_out = read_outcome(child)
         kind: CallErrorKind = "timeout" if timed_out else "failed"
         elapsed = max(0, round((deps.clock.now() - child.began_at) * 1000))
@@ -300,7 +300,7 @@ async def _signal_children(step: SignalChildren, run: OwnedRun) -> None:
     """Send a signal to child runs. The messages and their record are one commit."""
     messages: list[ChildMessage] = []
     for call_id in step.call_ids:
-        child = run.state.family.children[call_id]
+        child = run.state.tree.children[call_id]
         key = f"{run.origin.run_id}/{step.what}/{run.state.sequence}"
         messages.append(ChildMessage(child.spawn.run_id, _make_signal(step), key))
     await run.intend(AgentTold(step.call_ids, step.what, step.reason), tell=messages)
@@ -340,7 +340,7 @@ def notify_of_wait(wait: Wait, is_new: bool, run: OwnedRun) -> tuple[ChildMessag
     """Return the messages that tell all ancestors that this run waits for a reviewer.
 
     The reviewers of the root run answer, and the ancestors' time limits pause."""
-    lineage, run_id, reason = run.state.lineage, run.origin.run_id, wait.of_people
+    lineage, run_id, reason = run.state.lineage, run.origin.run_id, wait.reviewer_wait
     if lineage is None or not is_new or reason is None:
         return ()
     key, name = f"{run_id} waits at {run.state.sequence}", run.state.agent.name
@@ -369,7 +369,7 @@ async def _notify_resumed(run: OwnedRun) -> None:
 async def _begin_evaluation(step: Evaluate, run: OwnedRun, deps: EngineDeps) -> None:
     """Begin the run that evaluates this one, or record why there is none."""
     role: Role = step.role
-    names = (f"@{role}-{number}" for number in count(len(run.state.family.children)))
+    names = (f"@{role}-{number}" for number in count(len(run.state.tree.children)))
     lineage = make_lineage(run.state, next(name for name in names if not run.state.knows_call(name)), role)
     message = user(make_sendable(make_evaluation_prompt(role, run.state, step.end)))
     try:
@@ -380,6 +380,6 @@ async def _begin_evaluation(step: Evaluate, run: OwnedRun, deps: EngineDeps) -> 
         child = _Child(agent, message, session, lineage, seconds + QUEUE_SECONDS, seconds)
         event, child_run = await _make_child(child, run, deps, end=step.end)
     except UsageError as error:
-        run.record(make_unjudged(role == "quality", step.agent, f"It was not asked: {error}"))
+        run.record(make_missing_verdict(role == "quality", step.agent, f"It was not asked: {error}"))
         return
     await run.intend(*step.events, event, begin=(child_run,))

@@ -95,7 +95,7 @@ class RunningCall:
         limit = Interruption(self._deps.timers, None if self._timeout is None else self._time_left)
         name, failure = self.item.call.name, PLAIN_FAILURE
         try:
-            result = _check_result(await self.item.tool.run(self._arguments(), self._context()))
+            result = _check_result(await self.item.tool.run(self._resolve_arguments(), self._make_context()))
         except (ToolError, SecretRefused) as error:
             before, reason = f"`{name}` failed: ", str(error)
             cause = "tool_error" if isinstance(error, ToolError) else "secret_refused"
@@ -127,7 +127,7 @@ class RunningCall:
             limit.close()
         return await finish_call(self.item, result, self._elapsed_ms(), self._run, self._deps, failure)
 
-    def _context(self) -> ToolContext:
+    def _make_context(self) -> ToolContext:
         origin, start, agent = self._run.origin, self.item.start, self._run.state.agent
         context = ToolContext(
             origin.run_id,
@@ -146,7 +146,7 @@ class RunningCall:
             context,
             workspace=self._workspace() if "workspace" in needs else context.workspace,
             sandbox=agent.confinement,
-            secrets=self._secrets() if "secrets" in needs else {},
+            secrets=self._read_secrets() if "secrets" in needs else {},
             hidden=self._deps.hidden,
             approved=self.item.approved,
             hide=self._make_redactor(),
@@ -181,7 +181,7 @@ class RunningCall:
         redactor = self._deps.vault.redactor
         return lambda text: redactor.redact(text).text
 
-    def _arguments(self) -> Any:
+    def _resolve_arguments(self) -> Any:
         """Return the arguments with the values of secrets in place of their references."""
         text = self.item.start.arguments
         if not find_secret_names(text):
@@ -192,22 +192,22 @@ class RunningCall:
         call = self.item.call
         try:
             tool = self.item.tool.spec.known_as
-            [value, *_] = [self._deps.vault.reveal(secret, name, tool) for name in self._grantees()]
+            [value, *_] = [self._deps.vault.reveal(secret, name, tool) for name in self._list_grantees()]
         except SecretRefused as error:
             self._run.record(SecretDenied(secret, call.name, call.call_id, error.reason))
             raise
         self._run.record(SecretUsed(secret, call.name, call.call_id))
         return value
 
-    def _secrets(self) -> dict[str, str]:
+    def _read_secrets(self) -> dict[str, str]:
         call = self.item.call
         tool = self.item.tool.spec.known_as
-        first, *others = [self._deps.vault.read_granted_secrets(name, tool) for name in self._grantees()]
+        first, *others = [self._deps.vault.read_granted_secrets(name, tool) for name in self._list_grantees()]
         granted = {name: first[name] for name in first if all(name in other for other in others)}
         self._run.record(*(SecretUsed(name, call.name, call.call_id) for name in granted))
         return granted
 
-    def _grantees(self) -> tuple[str, ...]:
+    def _list_grantees(self) -> tuple[str, ...]:
         """Return the agents that must have been granted a secret: the run's own and those of all its ancestors."""
         state = self._run.state
         return (state.agent.name,) if state.lineage is None else (state.agent.name, *state.lineage.agents)

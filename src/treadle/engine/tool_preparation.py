@@ -130,7 +130,7 @@ async def _prepare(call: Call, run: OwnedRun, deps: EngineDeps) -> ReadyCall:
         arguments = _parse(call, tool, approval.arguments)
         return await _make_approved(call, tool, approval.arguments, arguments, run, deps)
     text, arguments = await _apply_hooks(call, tool, edited, run, deps)
-    ruling = rule_on_call(run.state, tool.spec, _subjects(call, tool, arguments))
+    ruling = rule_on_call(run.state, tool.spec, _find_subjects(call, tool, arguments))
     if ruling.verdict == "deny":
         raise CallRefused(make_denied(call, f"It is not allowed as it was edited: {ruling.reason}.", "rule"))
     return await _make_approved(call, tool, text, arguments, run, deps)
@@ -172,7 +172,7 @@ async def _assess(call: Call, tool: Tool, arguments: Any, run: OwnedRun, deps: E
 
 async def _assess_subjects(call: Call, tool: Tool, arguments: Any, run: OwnedRun, deps: EngineDeps) -> Subjects:
     """Return what rules look at, with what the tool finds on this machine."""
-    subjects = _subjects(call, tool, arguments)
+    subjects = _find_subjects(call, tool, arguments)
     concern = await _assess(call, tool, arguments, run, deps)
     if concern is None:
         return subjects
@@ -284,7 +284,7 @@ def _make_question(call: Call, arguments: Any, run: OwnedRun, deps: EngineDeps) 
     if not has_reviewer(run.state):
         return CallRefused(ToolCallError(call.call_id, call.name, "denied", NO_ONE_TO_ASK, cause="no_user"))
     options = tuple(getattr(arguments, "options", ()) or ())
-    return CallRefused(ClarifyRequested(call.call_id, str(arguments.question), options, _expires_at(run, deps)))
+    return CallRefused(ClarifyRequested(call.call_id, str(arguments.question), options, _compute_expiry(run, deps)))
 
 
 async def _check_permission(
@@ -302,7 +302,7 @@ async def _check_permission(
         case "ask":
             if not has_reviewer(run.state):
                 raise CallRefused(_deny_unreviewed(call, ruling.reason, subjects.concern))
-            approval_id, expires_at = ApprovalId(deps.ids("apr")), _expires_at(run, deps)
+            approval_id, expires_at = ApprovalId(deps.ids("apr")), _compute_expiry(run, deps)
             raise CallRefused(
                 ApprovalRequested(
                     approval_id,
@@ -334,13 +334,13 @@ def _deny_unreviewed(call: Call, reason: str, concern: Concern | None) -> ToolCa
     return msgspec.structs.replace(denied, excerpt=(end - len(reason), end), concern=kind)
 
 
-def _subjects(call: Call, tool: Tool, arguments: Any) -> Subjects:
+def _find_subjects(call: Call, tool: Tool, arguments: Any) -> Subjects:
     try:
         return tool.subjects(arguments)
     except Exception as raised:  # tools may be third-party code
         raise _make_failure(call, raised) from raised
 
 
-def _expires_at(run: OwnedRun, deps: EngineDeps) -> Instant | None:
+def _compute_expiry(run: OwnedRun, deps: EngineDeps) -> Instant | None:
     lifetime = run.state.agent.approvals.expires_seconds
     return None if lifetime is None else deps.clock.now() + lifetime

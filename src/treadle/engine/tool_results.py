@@ -4,7 +4,7 @@ truncated.
 The full text of a truncated result is stored and can be recalled."""
 
 from treadle.core.context.projection import MIN_RESULT_CHARACTERS, max_result_characters
-from treadle.core.context.truncation import shown_lengths, truncate_text
+from treadle.core.context.truncation import compute_shown_lengths, truncate_text
 from treadle.domain.events import EventData, Redacted, ResultTruncated, ToolCallEnd, ToolCallError, Truncation
 from treadle.domain.excerpts import Excerpt
 from treadle.domain.messages import make_sendable
@@ -42,7 +42,7 @@ async def finish_call(
         content = _redact(content, call.call_id, deps, events)
     truncation = None
     if len(content) > MIN_RESULT_CHARACTERS and len(content) > (limit := max_result_characters(run.state)):
-        truncation = Truncation(len(content), *shown_lengths(limit))
+        truncation = Truncation(len(content), *compute_shown_lengths(limit))
         content = await _truncate(content, limit, call.call_id, run, deps, events)
     is_unchanged = result is returned and not events
     if result.is_error:

@@ -56,7 +56,7 @@ class McpCatalog:
         settings = self._list_servers(agent).get(server)
         if settings is None:
             return None
-        owner = self._owner(server, agent)
+        owner = self._find_owner(server, agent)
         if reason := explain_refusal(server, settings, self._read_pin(server, owner), owner):
             return reason
         return f"The MCP server `{server}` has no approved tool `{name}`. See: treadle mcp show {server}"
@@ -70,12 +70,12 @@ class McpCatalog:
         servers = self._read_servers()
         return servers if agent is None or not agent.mcp_servers else {**servers, **agent.mcp_servers}
 
-    def _owner(self, server: str, agent: AgentSpec | None) -> str:
+    def _find_owner(self, server: str, agent: AgentSpec | None) -> str:
         return agent.name if agent is not None and server in agent.mcp_servers else ""
 
     def _tools(self, server: str, agent: AgentSpec | None) -> Mapping[str, McpTool]:
         """Return the tools of a server by name; none if it is disabled or not approved as it is configured."""
-        settings, owner = self._list_servers(agent)[server], self._owner(server, agent)
+        settings, owner = self._list_servers(agent)[server], self._find_owner(server, agent)
         pin = self._read_pin(server, owner)
         known = self._cache.get((owner, server))
         if known is not None and known[0] is pin and (known[1] is settings or known[1] == settings):

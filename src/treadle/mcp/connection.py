@@ -52,7 +52,7 @@ class ServerConnection:
         self._client = Client(
             transport,
             elicitation_callback=self._elicit,
-            message_handler=self._notice,
+            message_handler=self._handle_notification,
             client_info=types.Implementation(name="treadle", version=version),
             cache=None,
         )
@@ -67,7 +67,7 @@ class ServerConnection:
 
     async def open(self, timeout: float) -> None:
         """Connect and list the tools within this many seconds. Raise ConnectionFailed."""
-        self._owner = asyncio.create_task(self._own())
+        self._owner = asyncio.create_task(self._run())
         try:
             async with asyncio.timeout(timeout):
                 await asyncio.shield(self._ready)
@@ -86,7 +86,7 @@ class ServerConnection:
                 self._owner.cancel()
             await asyncio.wait([self._owner])
 
-    async def _own(self) -> None:
+    async def _run(self) -> None:
         try:
             async with self._client:
                 await self._list_tools()
@@ -175,7 +175,7 @@ class ServerConnection:
         self._server.tools = {name: raw for name, raw in self._server.tools.items() if name in valid}
         self._hashes = {}
 
-    async def _notice(self, message: Any) -> None:
+    async def _handle_notification(self, message: Any) -> None:
         """Handle a notification: list the tools again if the server says that they have changed."""
         if isinstance(message, types.ToolListChangedNotification):
             self._relist()

@@ -21,7 +21,7 @@ async def ask_person(server: str, params: types.ElicitRequestParams, context: To
     if isinstance(params, types.ElicitRequestURLParams):
         answer = await context.ask(f"{lead} (Open {make_inert(params.url)[:MAX_CHARACTERS]})", ("done", "decline"))
         return types.ElicitResult(action="accept" if answer == "done" else "decline")
-    schema = _plain(params.requested_schema)
+    schema = _to_dict(params.requested_schema)
     fields: dict[str, Any] = schema.get("properties") or {}
     if not fields:
         answer = await context.ask(lead, ("accept", "decline"))
@@ -29,13 +29,13 @@ async def ask_person(server: str, params: types.ElicitRequestParams, context: To
     if len(fields) == 1:
         [(name, field)] = fields.items()
         answer = await context.ask(f"{lead} ({_describe(name, field)})", _options(field))
-        return _accept({name: answer} if answer is not None else None, fields)
+        return _make_result({name: answer} if answer is not None else None, fields)
     wanted = "; ".join(_describe(name, field) for name, field in fields.items())
     answer = await context.ask(f"{lead} Answer as JSON with these fields: {wanted}.", ())
-    return _accept(_decode(answer), fields)
+    return _make_result(_decode(answer), fields)
 
 
-def _plain(schema: Any) -> dict[str, Any]:
+def _to_dict(schema: Any) -> dict[str, Any]:
     if isinstance(schema, dict):
         return cast("dict[str, Any]", schema)
     return schema.model_dump(by_alias=True, exclude_none=True)
@@ -64,7 +64,7 @@ def _decode(answer: str | None) -> dict[str, Any] | None:
     return cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else None
 
 
-def _accept(values: dict[str, Any] | None, fields: dict[str, Any]) -> types.ElicitResult:
+def _make_result(values: dict[str, Any] | None, fields: dict[str, Any]) -> types.ElicitResult:
     if values is None:
         return types.ElicitResult(action="decline")
     try:

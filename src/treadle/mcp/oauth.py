@@ -95,7 +95,7 @@ class VaultStorage:
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         self._store(client=client_info.model_dump(mode="json", exclude_none=True))
 
-    def restore(self, context: OAuthContext) -> None:
+    def restore_context(self, context: OAuthContext) -> None:
         """Give a new session what an earlier one found out about the authorization server."""
         stored = self._load()
         context.token_expiry_time = stored.get("expires_at")
@@ -105,7 +105,7 @@ class VaultStorage:
             context.protected_resource_metadata = ProtectedResourceMetadata.model_validate(resource)
         context.auth_server_url = stored.get("issuer")
 
-    def keep(self, context: OAuthContext) -> None:
+    def store_context(self, context: OAuthContext) -> None:
         """Store what a session found out about the authorization server."""
         metadata, resource = context.oauth_metadata, context.protected_resource_metadata
         self._store(
@@ -151,7 +151,7 @@ class Login(OAuthClientProvider):
         super().__init__(url, metadata, storage, show, wait, settings.client_metadata_url)
         self._url = url
         self._settings = settings
-        self._kept = storage
+        self._storage = storage
 
     async def _perform_authorization(self) -> httpx2.Request:
         self._choose_client_authentication()
@@ -173,7 +173,7 @@ class Login(OAuthClientProvider):
 
     async def _initialize(self) -> None:
         await super()._initialize()
-        self._kept.restore(self.context)
+        self._storage.restore_context(self.context)
 
     async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Run the SDK's flow. Requests that a server could use to reach into this network are refused, and without
@@ -189,7 +189,7 @@ class Login(OAuthClientProvider):
                 if response.status_code == 401 and wanted is request and self.context.redirect_handler is None:
                     raise OAuthFlowError("the sign-in has expired or was revoked")
         except StopAsyncIteration:
-            self._kept.keep(self.context)
+            self._storage.store_context(self.context)
         finally:
             await flow.aclose()
 

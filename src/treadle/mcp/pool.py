@@ -122,7 +122,7 @@ class ServerPool:
     def states(self) -> list[ServerState]:
         return [self._describe(slot) for slot in self._slots.values()]
 
-    async def confinement_gap(self, target: ServerTarget) -> str:
+    async def explain_missing_confinement(self, target: ServerTarget) -> str:
         """Return why the program of a server would run without a sandbox; empty if it would not."""
         if target.server.is_remote or target.policy.mode == "off":
             return ""
@@ -256,7 +256,7 @@ class ServerPool:
             await asyncio.sleep(max(0.0, slot.retry_at - self._now()))
             if slot.connection is None and slot.opening is None and not self._is_closed:
                 slot.opening = asyncio.create_task(self._open(slot))
-                slot.opening.add_done_callback(_retrieve)
+                slot.opening.add_done_callback(_consume_error)
 
     async def _make_room(self) -> None:
         """Close the connection that was idle for the longest time, if there are too many."""
@@ -326,6 +326,6 @@ def _add_login_hint(reason: str, target: ServerTarget) -> str:
     return f"{reason}. Sign in: treadle mcp login {target.name}{of_agent}"
 
 
-def _retrieve(task: "asyncio.Task[ServerConnection]") -> None:
+def _consume_error(task: "asyncio.Task[ServerConnection]") -> None:
     if not task.cancelled():
         task.exception()

@@ -39,7 +39,7 @@ def _describe_block(block: Any, images: list[Image]) -> str:
         case types.ImageContent(data=data, mime_type=kind):
             return _describe_image(data, kind, images)
         case types.AudioContent(data=data, mime_type=kind):
-            return f"[audio, {kind}, {_size(data)}]"
+            return f"[audio, {kind}, {_format_size(data)}]"
         case types.ResourceLink(uri=uri, name=name, description=about):
             return f"[resource {uri}: {name}{f', {about}' if about else ''}]"
         case types.EmbeddedResource(resource=types.TextResourceContents(uri=uri, text=text)):
@@ -47,7 +47,7 @@ def _describe_block(block: Any, images: list[Image]) -> str:
         case types.EmbeddedResource(resource=types.BlobResourceContents(uri=uri, blob=data, mime_type=kind)):
             if kind in IMAGE_TYPES:
                 return f"[resource {uri}] {_describe_image(data, kind, images)}"
-            return f"[resource {uri}, {kind or 'binary'}, {_size(data)}]"
+            return f"[resource {uri}, {kind or 'binary'}, {_format_size(data)}]"
         case _:
             return f"[content of type {getattr(block, 'type', '?')}]"
 
@@ -55,7 +55,7 @@ def _describe_block(block: Any, images: list[Image]) -> str:
 def _describe_image(data: str, kind: str, images: list[Image]) -> str:
     size = len(data) * 3 // 4
     if kind not in IMAGE_TYPES or size > MAX_IMAGE_BYTES or len(images) == MAX_IMAGES or not _is_base64(data):
-        return f"[image, {kind}, {_size(data)}, not shown]"
+        return f"[image, {kind}, {_format_size(data)}, not shown]"
     images.append(Image(kind, data))
     return f"[image {len(images)}, {kind}]"
 
@@ -68,7 +68,7 @@ def _is_base64(data: str) -> bool:
     return True
 
 
-def _size(data: str) -> str:
+def _format_size(data: str) -> str:
     return f"{len(data) * 3 // 4:,} bytes"
 
 

@@ -78,7 +78,7 @@ class McpTool:
     async def assess(self, arguments: Any, scene: CallEnvironment) -> Concern | None:
         """Return a concern if the program of the server would run without a sandbox."""
         target = ServerTarget(self._server.name, self._server.settings, scene.workspace, scene.sandbox)
-        gap = await self._pool.confinement_gap(target)
+        gap = await self._pool.explain_missing_confinement(target)
         return Concern("unconfined", f"{UNCONFINED_PREFIX}{gap}") if gap else None
 
     async def run(self, arguments: Any, context: ToolContext) -> Observation:

@@ -1,1 +1,1 @@
-"""Memory: finding what fits, by meaning and by words; embedders; what the model is shown of it."""
+"""Memory: search by meaning and by words, embedders, and the index of vectors."""

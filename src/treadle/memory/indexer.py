@@ -33,7 +33,7 @@ class IndexedMemories(MemoryIndex, VectorStore, Protocol):
     """A store of memories and their vectors."""
 
 
-class _Stuck(Exception):
+class _NoProgress(Exception):
     """The same memories are pending as before."""
 
 
@@ -64,7 +64,7 @@ class Indexer:
             if self._task is None or self._task.done():
                 self._task = asyncio.get_running_loop().create_task(self._work())
 
-    async def rest(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until there is no work left."""
         if self._task is not None:
             await self._task
@@ -84,7 +84,7 @@ class Indexer:
             (scope, name), embedder = next(iter(self._pending.items()))
             try:
                 is_done = await self._batch(scope, embedder)
-            except (EmbeddingFailed, TreadleError, _Stuck) as error:
+            except (EmbeddingFailed, TreadleError, _NoProgress) as error:
                 logger.info("memories of %s have no vectors yet: %s", scope.agent_id, error)
                 if not self._is_open:
                     return
@@ -116,7 +116,7 @@ class Indexer:
         await self._store.keep(scope, embedder.name, list(zip(pending, vectors, strict=True)))
         before, self._first[key] = self._first.get(key), pending[0].number
         if before == pending[0].number:
-            raise _Stuck(f"the vectors of {embedder.name} have to be computed again each time")
+            raise _NoProgress(f"the vectors of {embedder.name} have to be computed again each time")
         return False
 
 

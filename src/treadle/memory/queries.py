@@ -45,12 +45,12 @@ class MemoryQuery(Struct, frozen=True):
     keys: tuple[ExactTerm, ...] = ()
 
     @property
-    def by_keys(self) -> list[Term]:
+    def key_terms(self) -> list[Term]:
         """Search terms for memories that contain one of the keys."""
         return [Term(key.tokens) for key in self.keys]
 
     @property
-    def by_words(self) -> list[Term]:
+    def word_terms(self) -> list[Term]:
         """Search terms for memories that contain any of the words in any form; the most specific first."""
         parts = {
             token
@@ -60,7 +60,7 @@ class MemoryQuery(Struct, frozen=True):
             if len(token) < _MIN_PART_CHARS
         }
         words = sorted([word for word in self.words if word not in parts], key=len, reverse=True)
-        terms = [*self.by_keys, *[Term((stem(word),), stem(word) != word) for word in words]]
+        terms = [*self.key_terms, *[Term((stem(word),), stem(word) != word) for word in words]]
         return list(dict.fromkeys(terms))[:MAX_TERMS]
 
 

@@ -66,12 +66,12 @@ def rank(
     """Return the memories that fit, best first. `near` is None if vectors could not be compared."""
     sought = _prepare_query(asked)
     likeness = {hit.memory.memory_id: hit.likeness for hit in near or ()}
-    by_words = {hit.memory.memory_id for hit in by_word_search}
+    word_terms = {hit.memory.memory_id for hit in by_word_search}
     candidates = {hit.memory.memory_id: hit for hit in (*(near or ()), *by_word_search)}
     fits: list[tuple[float, Fit]] = []
     for memory_id, hit in candidates.items():
         if memory_id not in without:
-            fit = _score(sought, hit, likeness.get(memory_id), near is not None, memory_id in by_words)
+            fit = _score(sought, hit, likeness.get(memory_id), near is not None, memory_id in word_terms)
             if fit.enough:
                 fits.append((fit.relevance * compute_age_factor(hit.memory, now), fit))
     fits.sort(
@@ -100,7 +100,9 @@ def _prepare_query(asked: MemoryQuery) -> _PreparedQuery:
     )
 
 
-def _score(sought: _PreparedQuery, hit: MemoryHit, likeness: float | None, by_vectors: bool, by_words: bool) -> Fit:
+def _score(
+    sought: _PreparedQuery, hit: MemoryHit, likeness: float | None, by_vectors: bool, word_terms: bool
+) -> Fit:
     line = hit.line
     keys = sum([weight for key, weight in sought.keys if key in line]) / sought.key_weight_sum
     words = (
@@ -109,7 +111,7 @@ def _score(sought: _PreparedQuery, hit: MemoryHit, likeness: float | None, by_ve
     )
     if by_vectors:
         certain = (DEFAULT_LIKENESS if likeness is None else likeness) + KEY_WEIGHT * keys
-        by: RecalledBy = "text" if likeness is None else "both" if by_words and keys else "vectors"
+        by: RecalledBy = "text" if likeness is None else "both" if word_terms and keys else "vectors"
         return Fit(
             hit.memory, certain + WORD_WEIGHT * words, by, certain >= MIN_VECTOR_SCORE or words >= MIN_WORD_SHARE
         )

@@ -53,14 +53,14 @@ class _RecallRequest(Struct, frozen=True):
 class _RecallStart(Struct, frozen=True):
     """What is known before the embedder is called."""
 
-    glance: MemoryOverview
+    overview: MemoryOverview
     question: MemoryQuery
     pending: Sequence[Pending] = ()
     is_enough: bool = False
     """There are no memories or no query: only notes are returned."""
 
 
-class _Compared(Struct, frozen=True):
+class _ComparedVectors(Struct, frozen=True):
     """The vector of the query, and those of memories that had none."""
 
     vector: Vector
@@ -118,10 +118,10 @@ class HybridMemories:
             name, dimensions = embedder_in_use.name, embedder_in_use.dimensions
             start = await self._store.read(lambda view: _start_recall(view, request, name, dimensions))
             if start.is_enough:
-                return Recall(notes=start.glance.notes)
+                return Recall(notes=start.overview.notes)
             try:
                 async with asyncio.timeout(self._timeout_seconds):
-                    if (found := await self._by_vectors(request, start, embedder_in_use)) is not None:
+                    if (found := await self._search_by_vectors(request, start, embedder_in_use)) is not None:
                         return found
             except TimeoutError:
                 degraded = self._start_cooldown(
@@ -132,7 +132,7 @@ class HybridMemories:
         return await self._store.read(lambda view: _recall_by_words(view, request, degraded))
 
     async def find_duplicate(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
-        return await self._store.read(lambda view: view.same(agent_id, owner, text))
+        return await self._store.read(lambda view: view.find_same(agent_id, owner, text))
 
     async def latest(self, scope: MemoryScope, limit: int) -> Sequence[Memory]:
         return await self._store.list(scope.agent_id, limit=limit, owner=scope.owner)
@@ -156,7 +156,7 @@ class HybridMemories:
         logger.warning("memories are temporarily searched by words only: %s", " ".join(reason.split()))
         return MemoryDegraded(name, reason)
 
-    async def _by_vectors(
+    async def _search_by_vectors(
         self, request: _RecallRequest, start: _RecallStart, embedder_in_use: Embedder
     ) -> Recall | None:
         """Compare the text with all memories that have a vector, and with the few latest without one. Return None
@@ -167,7 +167,7 @@ class HybridMemories:
         few = (
             start.pending if len(start.pending) <= MAX_EMBEDDED_WITH_QUERY and key not in self._in_progress else ()
         )
-        if start.glance.dimensions is None and not few:
+        if start.overview.dimensions is None and not few:
             return None
         if not await self._is_loaded(embedder_in_use):
             self.indexer.wake(request.scope, embedder_in_use)
@@ -183,27 +183,27 @@ class HybridMemories:
     async def _compare(
         self, request: _RecallRequest, start: _RecallStart, embedder_in_use: Embedder, few: Sequence[Pending]
     ) -> Recall | None:
-        scope, glance = request.scope, start.glance
+        scope, overview = request.scope, start.overview
         try:
             vector, *others = await embed_checked(
                 embedder_in_use, [request.text, *[item.memory.text for item in few]]
             )
         except EmbeddingFailed:
             self.indexer.wake(scope, embedder_in_use)
-            if not few or glance.dimensions is None:
+            if not few or overview.dimensions is None:
                 raise
             (vector,), few, others = (
                 await embed_checked(embedder_in_use, [request.text]),
                 (),
                 [],
             )  # one of the other texts was rejected
-        is_comparable = glance.dimensions in (None, len(vector))
+        is_comparable = overview.dimensions in (None, len(vector))
         if not is_comparable:  # another model under the same name: recompute all vectors
             self.indexer.wake(scope, embedder_in_use)
         elif few:
             self.indexer.wake(scope, embedder_in_use, list(zip(few, others, strict=True)))
         name, is_whole = embedder_in_use.name, is_comparable and len(few) == len(start.pending)
-        compared = _Compared(vector, few, others, is_whole)
+        compared = _ComparedVectors(vector, few, others, is_whole)
         return await self._store.read(lambda view: _recall_by_vectors(view, request, start, name, compared))
 
     async def _is_loaded(self, embedder_in_use: Embedder) -> bool:
@@ -226,25 +226,25 @@ class HybridMemories:
 def _start_recall(
     view: MemoryView, request: _RecallRequest, embedder: str | None, dimensions: int | None = None
 ) -> _RecallStart:
-    glance = view.glance(request.scope, embedder, request.without)
-    if glance.is_empty or request.limit <= 0:
-        return _RecallStart(glance, MemoryQuery(), is_enough=True)
+    overview = view.read_overview(request.scope, embedder, request.without)
+    if overview.is_empty or request.limit <= 0:
+        return _RecallStart(overview, MemoryQuery(), is_enough=True)
     question = parse_query(request.text)
     if not (question.words or question.keys):  # small talk, or an empty message
-        return _RecallStart(glance, question, is_enough=True)
+        return _RecallStart(overview, question, is_enough=True)
     pending: Sequence[Pending] = ()
-    if embedder is not None and glance.is_behind:
+    if embedder is not None and overview.is_behind:
         pending = view.list_unembedded(request.scope, embedder, dimensions, MAX_EMBEDDED_WITH_QUERY + 1)
-    return _RecallStart(glance, question, pending)
+    return _RecallStart(overview, question, pending)
 
 
 def _recall_by_words(view: MemoryView, request: _RecallRequest, degraded: MemoryDegraded | None) -> Recall:
     start = _start_recall(view, request, None)
-    notes, question = start.glance.notes, start.question
+    notes, question = start.overview.notes, start.question
     if start.is_enough:
         return Recall(notes=notes)
     by_word_search = view.find_matching(
-        request.scope, question.by_words, _widen_limit(request, MAX_MATCHING), request.without
+        request.scope, question.word_terms, _widen_limit(request, MAX_MATCHING), request.without
     )
     by_word_search = _drop_duplicates(by_word_search, request.scope)
     shown = {note.memory_id for note in notes}
@@ -252,7 +252,7 @@ def _recall_by_words(view: MemoryView, request: _RecallRequest, degraded: Memory
 
 
 def _recall_by_vectors(
-    view: MemoryView, request: _RecallRequest, start: _RecallStart, embedder: str, compared: _Compared
+    view: MemoryView, request: _RecallRequest, start: _RecallStart, embedder: str, compared: _ComparedVectors
 ) -> Recall:
     """Recall by vectors and words. If every memory has a comparable vector, only exact terms are searched for."""
     scope, without, question = request.scope, request.without, start.question
@@ -261,12 +261,12 @@ def _recall_by_vectors(
         for item, vector in zip(compared.few, compared.vectors, strict=True)
         if _is_included(item.memory, without)
     ]
-    if start.glance.dimensions is not None:
-        near += view.nearest(scope, embedder, compared.vector, _widen_limit(request, MAX_NEAREST), without)
-    terms = question.by_keys if compared.is_whole else question.by_words
+    if start.overview.dimensions is not None:
+        near += view.find_nearest(scope, embedder, compared.vector, _widen_limit(request, MAX_NEAREST), without)
+    terms = question.key_terms if compared.is_whole else question.word_terms
     by_word_search = view.find_matching(scope, terms, _widen_limit(request, MAX_MATCHING), without)
     near, by_word_search = _drop_duplicates(near, scope), _drop_duplicates(by_word_search, scope)
-    notes = start.glance.notes
+    notes = start.overview.notes
     found = rank(question, near, by_word_search, request.now, request.limit, {note.memory_id for note in notes})
     return Recall(found, notes, "both" if by_word_search else "vectors")
 

@@ -93,7 +93,7 @@ class Catalog:
             return "local" if provider == LOCAL_PROVIDER else "assumed"
         return "catalog" if _find_catalog_window(provider, model, config) else "assumed"
 
-    def learn_window(self, provider: str, model: str, tokens: int) -> None:
+    def record_window(self, provider: str, model: str, tokens: int) -> None:
         """Record the context window that the server of a model reports."""
         profile = self._profiles.get((provider, model), Profile())
         self._profiles[provider, model] = msgspec.structs.replace(profile, context_window=tokens)

@@ -126,7 +126,7 @@ class ModelRegistry:
             return config.api_key_env or f"api_key of provider {name}"
         return None
 
-    def key_problem(self, name: str) -> str | None:
+    def explain_key_problem(self, name: str) -> str | None:
         """Return why a provider cannot be called with the configured keys, or None if it can."""
         config = self._configs.get(name)
         try:
@@ -263,7 +263,7 @@ class ModelRegistry:
         if window is None:
             self._window_retry_at[name, model] = now + WINDOW_RETRY_SECONDS
             return None
-        self.catalog.learn_window(name, model, window.tokens)
+        self.catalog.record_window(name, model, window.tokens)
         if window.in_force:
             self._settled.add((name, model))
         return window.tokens

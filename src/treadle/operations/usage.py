@@ -6,7 +6,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from treadle.core.accounts import account_ceilings, describe_account
+from treadle.core.accounts import describe_account, list_account_ceilings
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import InsufficientCredits, InvalidState, QuotaExceeded, UsageError
 from treadle.domain.ids import TokenId
@@ -134,7 +134,7 @@ async def refuse_spent(
     agent: AgentSpec, token: TokenId | None, token_quotas: Quotas | None, accounts: Accounts
 ) -> None:
     """Raise QuotaExceeded or InsufficientCredits if an account of a new run has nothing left."""
-    ceilings = account_ceilings(agent, token, token_quotas)
+    ceilings = list_account_ceilings(agent, token, token_quotas)
     short = await accounts.find_shortage(ceilings) if ceilings else None
     if short is not None:
         raise _refusal(short)

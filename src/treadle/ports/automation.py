@@ -74,7 +74,7 @@ class Webhooks(Protocol):
 
 
 class DeadLetters(Protocol):
-    async def of(self, webhook_id: WebhookId) -> Sequence[DeadLetter]:
+    async def list_letters(self, webhook_id: WebhookId) -> Sequence[DeadLetter]:
         """Return the dead letters of a webhook, oldest first."""
         ...
 

@@ -60,13 +60,13 @@ class Pending(Struct, frozen=True):
 class MemoryView(Protocol):
     """A consistent snapshot of memories. Valid only inside `MemoryIndex.read`."""
 
-    def glance(
+    def read_overview(
         self, scope: MemoryScope, embedder: str | None, without: RecallExclusion = NO_EXCLUSION
     ) -> MemoryOverview:
         """Return a summary. `embedder` is the name of the embedder whose vectors would be compared."""
         ...
 
-    def nearest(
+    def find_nearest(
         self, scope: MemoryScope, embedder: str, vector: Vector, limit: int, without: RecallExclusion = NO_EXCLUSION
     ) -> Sequence[MemoryHit]:
         """Return memories with the closest vectors, closest first. Return nothing if the stored vectors have other
@@ -91,7 +91,7 @@ class MemoryView(Protocol):
         If the embedder is known to have other dimensions than the stored vectors, return all memories."""
         ...
 
-    def same(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
+    def find_same(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
         """Return the fact of this owner with the same text, ignoring case, white space and the final full stop."""
         ...
 

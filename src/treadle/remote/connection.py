@@ -68,19 +68,19 @@ class Connection:
         async with self._request(method, request, headers) as response:
             content = await response.read()
         if response.status >= 400:
-            raise error_of(content, response.status)
+            raise make_error(content, response.status)
         return content
 
     async def stream(self, request: WireRequest) -> AsyncGenerator[bytes, None]:
         """Yield the data of server-sent events."""
         async with self._request("GET", request, {"Accept": "text/event-stream"}) as response:
             if response.status >= 400:
-                raise error_of(await response.read(), response.status)
+                raise make_error(await response.read(), response.status)
             rest = b""
             async for piece in _list_pieces(response):
                 *events, rest = (rest + piece).split(b"\n\n")
                 for event in events:
-                    if (found := _data(event)) is not None:
+                    if (found := _extract_data(event)) is not None:
                         yield found
 
     @asynccontextmanager
@@ -93,7 +93,7 @@ class Connection:
         try:
             if self._session is None:
                 assert self._presence is not None, "a connection is opened with `async with`"
-                await self._presence.keep()
+                await self._presence.ensure_connected()
                 sent = request_over_socket(self._presence.socket, method, target, headers, request.body)
             else:
                 sent = _request_over_tcp(self._session, method, target, headers, request.body)
@@ -156,7 +156,7 @@ def _list_pieces(response: "UnixResponse | aiohttp.ClientResponse") -> AsyncIter
 # ── Errors and events ──
 
 
-def error_of(content: bytes, status: int) -> TreadleError:
+def make_error(content: bytes, status: int) -> TreadleError:
     """Return the error that a problem response describes."""
     try:
         problem = msgspec.json.decode(content, type=_Problem)
@@ -170,6 +170,6 @@ def error_of(content: bytes, status: int) -> TreadleError:
     return UsageError(problem.detail) if status < 500 else ServerGone(problem.detail)
 
 
-def _data(lines: bytes) -> bytes | None:
+def _extract_data(lines: bytes) -> bytes | None:
     """Return the data of one event; None for a comment."""
     return next((line[6:] for line in lines.split(b"\n") if line.startswith(b"data: ")), None)

@@ -96,7 +96,7 @@ class SocketPresence:
         self.socket = socket
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def keep(self) -> None:
+    async def ensure_connected(self) -> None:
         """Connect, unless there is a connection that the other process has not closed."""
         if self._streams is None or self._streams[0].at_eof():
             self.close()

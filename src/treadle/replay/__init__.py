@@ -1,1 +1,1 @@
-"""An old run through the code of today, without a network, a tool or a clock: what would it write otherwise?"""
+"""Replays of stored runs with the current code, offline, up to the first event that differs."""

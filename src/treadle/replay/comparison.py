@@ -129,11 +129,11 @@ def compare(
     _drop_incomparable(event, recorded, today)
     if type_ in ESTIMATES and more_tokens:
         today[ESTIMATES[type_]] = today.get(ESTIMATES[type_], 0) - more_tokens
-    wording = _take_wording(event, recorded, today, is_command)
+    wording = _pop_wording(event, recorded, today, is_command)
     slack = INSTANT_SLACK_SECONDS + abs(event.timestamp - since)
     times = {format_minute(event.timestamp), format_minute(since)} if slack > 1 else set[str]()
     return Comparison(
-        tuple(_differences("", recorded, today, slack)),
+        tuple(_find_differences("", recorded, today, slack)),
         tuple([each for path, one, other in wording for each in _compare_texts(path, one, other, times)]),
     )
 
@@ -224,7 +224,7 @@ def _remove(path: str, values: dict[str, Any]) -> None:
         _remove(rest, each)
 
 
-def _take_wording(
+def _pop_wording(
     event: Event, recorded: dict[str, Any], today: dict[str, Any], is_command: bool
 ) -> list[tuple[str, Any, Any]]:
     """Remove the fields that the engine renders, and return their values."""
@@ -253,10 +253,10 @@ def _compare_texts(path: str, recorded: Any, today: Any, times: set[str]) -> Ite
     if isinstance(recorded, str) and isinstance(today, str):
         for time in times:  # the clock may have been read in the minute before
             recorded, today = recorded.replace(time, ""), today.replace(time, "")
-    yield from _differences(path, recorded, today, 0.0)
+    yield from _find_differences(path, recorded, today, 0.0)
 
 
-def _differences(path: str, recorded: Any, today: Any, slack: float) -> Iterator[Difference]:
+def _find_differences(path: str, recorded: Any, today: Any, slack: float) -> Iterator[Difference]:
     name = path.rpartition(".")[2]
     if recorded == today or name in MEASURED:
         return
@@ -264,13 +264,13 @@ def _differences(path: str, recorded: Any, today: Any, slack: float) -> Iterator
         one, other = cast("dict[str, Any]", recorded), cast("dict[str, Any]", today)
         for key in dict.fromkeys((*one, *other)):
             inner = f"{path}.{key}" if path else key
-            yield from _differences(inner, one.get(key, _MISSING), other.get(key, _MISSING), slack)
+            yield from _find_differences(inner, one.get(key, _MISSING), other.get(key, _MISSING), slack)
     elif isinstance(recorded, list) and isinstance(today, list):
         former, latter = cast("list[Any]", recorded), cast("list[Any]", today)
         for index in range(max(len(former), len(latter))):
             here = former[index] if index < len(former) else _MISSING
             there = latter[index] if index < len(latter) else _MISSING
-            yield from _differences(f"{path}[{index}]", here, there, slack)
+            yield from _find_differences(f"{path}[{index}]", here, there, slack)
     elif not _is_same(name, recorded, today, slack):
         yield Difference(path, _show(recorded, today), _show(today, recorded))
 
@@ -279,11 +279,11 @@ def _is_same(name: str, recorded: Any, today: Any, slack: float) -> bool:
     if name in INSTANTS and isinstance(recorded, int | float) and isinstance(today, int | float):
         return abs(recorded - today) <= slack
     if isinstance(recorded, str) and isinstance(today, str) and "[redacted:" in recorded:
-        return _fits(_REDACTED.split(recorded), today)
+        return _contains_pieces(_REDACTED.split(recorded), today)
     return False
 
 
-def _fits(pieces: list[str], text: str) -> bool:
+def _contains_pieces(pieces: list[str], text: str) -> bool:
     """Return whether a text consists of these pieces, in order, with anything between them."""
     first, *middle, last = pieces
     if not text.startswith(first) or not text.endswith(last) or len(text) < len(first) + len(last):

@@ -72,12 +72,12 @@ class RecordedJournal:
         while (found := script.next()) and _is_engine_failure(found.data):
             script.commit()  # the current engine need not fail
             script.commit_deliveries(self.known)
-            script.settle()
+            script.discard_drafts()
         if script.is_over:
             raise NotClaimable("No more events are recorded.")
         self._epoch += 1
         self.dead, self.mismatch = False, None
-        script.settle()
+        script.discard_drafts()
         following = script.events[script.committed].data
         recovered = isinstance(following, e.RunRecovered)
         death = Death(following.alone, following.deaths_lately) if recovered else None
@@ -94,7 +94,7 @@ class RecordedJournal:
         return SessionFacts(segment, at, None, PREVIOUS_RUN)
 
     async def advance(self, advance: Advance) -> Advanced:
-        self._must_live(advance.epoch)
+        self._check_alive(advance.epoch)
         script = self._script
         delivered: list[Event] = []
         for made in advance.facts:
@@ -110,11 +110,11 @@ class RecordedJournal:
         if accepted:
             for made in advance.intents:
                 self._write(made)
-        script.settle()
+        script.discard_drafts()
         near = self._find_warnings() if accepted and advance.reserve is not None else ()
         return Advanced(accepted, tuple(delivered), script.committed, refused, near)
 
-    def _must_live(self, epoch: int) -> None:
+    def _check_alive(self, epoch: int) -> None:
         if self.dead or epoch != self._epoch:
             raise Fenced("According to the script, this worker has died.")
 
@@ -155,14 +155,14 @@ class RecordedJournal:
         kind = data.kind if isinstance(data, e.QuotaExceeded) else "cost"
         resets_at = data.resets_at if isinstance(data, e.QuotaExceeded) else None
         wanted, reserved = None if data.unpriced else data.wanted, 0.0
-        for following in self._script.unwritten():
+        for following in self._script.list_uncommitted():
             if isinstance(following, e.RunEnd) and following.shortage is not None:
                 reserved = following.shortage.reserved
         return Shortage(data.account, kind, data.ceiling, data.used, reserved, wanted, resets_at)
 
     def _find_warnings(self) -> tuple[AccountShortage, ...]:
         found: list[AccountShortage] = []
-        for data in self._script.upcoming():
+        for data in self._script.list_upcoming():
             if not isinstance(data, e.QuotaWarning):
                 break
             found.append(

@@ -23,7 +23,7 @@ from treadle.ports.tool import Toolbox
 from treadle.replay.comparison import WordingDifference, compare, count_added_tokens
 from treadle.replay.event_loop import ReplayEventLoop
 from treadle.replay.journal import PREVIOUS_RUN, Mismatch, RecordedJournal
-from treadle.replay.recorded_children import RecordedAgents, child_timeout_seconds, why_unsure
+from treadle.replay.recorded_children import RecordedAgents, child_timeout_seconds, explain_doubt
 from treadle.replay.recorded_environment import (
     RecordedAgentContext,
     RecordedAnswers,
@@ -116,7 +116,7 @@ class Player:
                 if self._script.cannot:
                     return ReplayProgress(self._script.committed, cannot=self._script.cannot)
                 if parted is not None:
-                    unsure = self._why_unsure(parted)
+                    unsure = self._explain_doubt(parted)
                     return ReplayProgress(parted.events, cannot=unsure) if unsure else parted
         finally:
             self._loop.close()
@@ -173,12 +173,12 @@ class Player:
         if journal.is_over:
             script.committed = len(script.events)
             return None
-        script.settle()
+        script.discard_drafts()
         if journal.mismatch is not None:
             return ReplayProgress(script.committed, journal.mismatch)
         return ReplayProgress(script.committed, stopped=True) if script.committed == before else None
 
-    def _why_unsure(self, parted: ReplayProgress) -> str:
+    def _explain_doubt(self, parted: ReplayProgress) -> str:
         """Return why a difference may come from something that the journal does not record, or ""."""
         recorded = self._script.events[parted.events].data
         today = "" if parted.mismatch is None else parted.mismatch.made.type
@@ -194,7 +194,7 @@ class Player:
                 f"the tool `{name}` is not known here, and approval rules depend on its arguments. Replay the run "
                 "in a program that has this tool."
             )
-        if unsure := why_unsure(recorded):
+        if unsure := explain_doubt(recorded):
             return unsure
         writer = agent.compaction.model
         if writer is not None and isinstance(recorded, e.CompactionStarted) and today == "compaction_started":
@@ -207,7 +207,7 @@ class Player:
         """Let happen what the script has next. If it has nothing for the tasks that wait, their worker died."""
         data = None if (event := self._script.next()) is None else event.data
         if self._journal.dead or data is None or self._script.cannot or self._is_stalled():
-            self._die()
+            self._kill_worker()
         elif isinstance(data, REPORTED) and self._tools.in_progress:
             for call in tuple(self._tools.in_progress.values()):  # the call that may report the event does
                 if self._script.next() is event:
@@ -221,7 +221,7 @@ class Player:
         elif _is_interruption(data):
             self._stop_work()
         else:
-            self._die()
+            self._kill_worker()
 
     def _is_stalled(self) -> bool:
         """Return whether the last prompts made no progress."""
@@ -239,7 +239,7 @@ class Player:
 
     def _end_call(self, call_id: str) -> bool:
         """End a call as recorded. Return False if it did not end on its own."""
-        call, outcome = self._tools.in_progress[call_id], self._script.outcome_of(call_id)
+        call, outcome = self._tools.in_progress[call_id], self._script.find_outcome(call_id)
         if outcome is None or was_stopped(outcome) or call.result.done():
             return False
         if self._deliver_before_truncation(call_id):
@@ -257,7 +257,7 @@ class Player:
         event = self._script.next()
         if event is None or not isinstance(event.data, e.ResultTruncated) or not self._script.pending_deliveries():
             return False
-        outcome = self._script.outcome_of(call_id)
+        outcome = self._script.find_outcome(call_id)
         if not isinstance(outcome, e.ToolCallEnd | e.ToolCallError) or (cut := outcome.truncation) is None:
             return False
         count = self._script.count_read(lambda state: max_result_characters(state) == cut.head + cut.tail)
@@ -275,7 +275,7 @@ class Player:
         elif times == 1:
             self._timers.fire()
         else:
-            self._die()
+            self._kill_worker()
 
     def _count_read(self) -> int:
         """Return how many deliveries the worker had read when it stopped the work in progress."""
@@ -288,7 +288,7 @@ class Player:
             stops = state.cancelled is not None or state.interrupted is not None
             if not of_a_reply or usage is None:
                 return stops
-            return (stops or state.steered == "interrupt") and estimate_input(state) == usage.input_tokens
+            return (stops or state.steer_mode == "interrupt") and estimate_input(state) == usage.input_tokens
 
         found = self._script.count_read(fits) if waiting else 0
         return sum(each.timestamp <= event.timestamp for each in waiting) if found is None else found
@@ -297,7 +297,7 @@ class Player:
         self._script.commit_deliveries(count)
         self._hub.on_delivered(self._script.recorded.origin.run_id)
 
-    def _die(self) -> None:
+    def _kill_worker(self) -> None:
         """Let the worker die, with everything that it has not committed."""
         self._journal.dead = True
         self._loop.cancel_main()

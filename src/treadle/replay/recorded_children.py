@@ -24,7 +24,7 @@ class RecordedAgents:
         self._script = script
 
     async def get_agent(self, name: str, requested_by: AgentSpec) -> AgentSpec:
-        if (reason := self._script.why_not_started(name)) is not None:
+        if (reason := self._script.explain_not_started(name)) is not None:
             raise UsageError(reason)
         return AgentSpec(name, requested_by.model, requested_by.provider)
 
@@ -64,7 +64,7 @@ class _Turn(Struct, frozen=True):
 
 def _read_turn(script: Script) -> _Turn:
     limit, begun, failed = None, 0, 0
-    for data in script.unwritten():
+    for data in script.list_uncommitted():
         match data:
             case e.ToolCallError(cause="tree_full", limit=found):
                 limit = found
@@ -81,7 +81,7 @@ def _read_turn(script: Script) -> _Turn:
 
 def _find_end(script: Script) -> e.RunEnd | Outcome | None:
     """Return how the run ends, or is about to end before its evaluation, if it calls no model before that."""
-    for data in script.unwritten():
+    for data in script.list_uncommitted():
         match data:
             case e.RunEnd() | e.AgentSpawn(end=Outcome()):
                 return data.end if isinstance(data, e.AgentSpawn) else data
@@ -107,7 +107,7 @@ def child_timeout_seconds(recorded: Recorded) -> float:
     return DEFAULT_CHILD_SECONDS
 
 
-def why_unsure(data: e.EventData) -> str:
+def explain_doubt(data: e.EventData) -> str:
     """Return why a replay cannot tell whether a child run would start today, or ""."""
     if isinstance(data, e.ToolCallError) and data.cause == "not_started":
         return f"the journal does not record which agents and models there were when {data.call_id} failed."

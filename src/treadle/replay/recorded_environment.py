@@ -78,7 +78,7 @@ def has_hooks(script: Script) -> bool:
             case e.HookBlocked():
                 return True
             case e.LlmResponse(parts=parts):
-                asked |= {use.call_id: use.arguments for part in parts for use in _uses(part)}
+                asked |= {use.call_id: use.arguments for part in parts for use in _list_calls(part)}
             case e.ToolCallStart() | e.ApprovalRequested():
                 if asked.get(event.data.call_id) not in (None, event.data.arguments):
                     return True
@@ -87,7 +87,7 @@ def has_hooks(script: Script) -> bool:
     return False
 
 
-def _uses(part: Any) -> tuple[Any, ...]:
+def _list_calls(part: Any) -> tuple[Any, ...]:
     return (part,) if hasattr(part, "arguments") else ()
 
 
@@ -100,13 +100,13 @@ class RecordedHook(Hook):
     @property
     def name(self) -> str:
         """Return the name of the hook that blocks next."""
-        return next((data.hook for data in self._script.upcoming() if isinstance(data, e.HookBlocked)), "")
+        return next((data.hook for data in self._script.list_upcoming() if isinstance(data, e.HookBlocked)), "")
 
     async def before(self, call: HookedCall) -> Block | Rewrite | None:
-        for data in self._script.decisions():
+        for data in self._script.list_decisions():
             match data:
                 case e.HookBlocked(stage="before") if data.call_id == call.call_id:
-                    raise _blocked_again(data)
+                    raise _make_block(data)
                 case e.ToolCallStart() | e.ApprovalRequested() if data.call_id == call.call_id:
                     arguments = msgspec.json.decode(data.arguments or "{}", type=dict[str, Any])
                     return None if arguments == call.arguments else Rewrite(arguments)
@@ -115,20 +115,20 @@ class RecordedHook(Hook):
         return None
 
     async def after(self, call: HookedCall, result: Observation) -> Observation | None:
-        data = self._script.outcome_of(call.call_id)
+        data = self._script.find_outcome(call.call_id)
         if isinstance(data, e.HookBlocked):
-            raise _blocked_again(data)
+            raise _make_block(data)
         return None
 
 
-def _blocked_again(data: e.HookBlocked) -> BlockedByHook:
+def _make_block(data: e.HookBlocked) -> BlockedByHook:
     return BlockedByHook(data.hook, take_excerpt(data.content, data.excerpt), data.cause)
 
 
 # ── Secrets ──
 
 
-class _Whole:
+class _PlainStream:
     """Implements `ports.vault.TextStream`."""
 
     def feed(self, piece: str) -> str:
@@ -143,17 +143,20 @@ class RecordedRedactor:
 
     def __init__(self, script: Script) -> None:
         self._script = script
-        self.is_idle = not any(_is_of_secrets(event.data) for event in script.events)
+        self.is_idle = not any(_is_redaction(event.data) for event in script.events)
 
     def redact(self, text: str) -> Redaction:
         names: tuple[str, ...] = ()
-        for data in self._script.upcoming():
+        for data in self._script.list_upcoming():
             match data:
                 case e.Redacted(names=found):
                     names = found
                 case e.LlmResponse(parts=parts, secrets=secrets):
                     calls = [
-                        use.call_id for part in parts for use in _uses(part) if text in _spellings(use.arguments)
+                        use.call_id
+                        for part in parts
+                        for use in _list_calls(part)
+                        if text in _list_spellings(use.arguments)
                     ]
                     held = [name for call_id, name in secrets if call_id in calls]
                     return Redaction(text, tuple(dict.fromkeys(held)) if calls else names)
@@ -162,16 +165,16 @@ class RecordedRedactor:
         return Redaction(text, names)
 
     def stream(self) -> TextStream:
-        return _Whole()
+        return _PlainStream()
 
 
-def _is_of_secrets(data: e.EventData) -> bool:
+def _is_redaction(data: e.EventData) -> bool:
     if isinstance(data, e.Redacted):
         return data.where != "user_message"
     return isinstance(data, e.LlmResponse) and bool(data.secrets)
 
 
-def _spellings(arguments: str) -> tuple[str, ...]:
+def _list_spellings(arguments: str) -> tuple[str, ...]:
     """Return the arguments as the model wrote them, and as they are encoded after decoding."""
     try:
         return arguments, msgspec.json.encode(msgspec.json.decode(arguments)).decode()
@@ -191,7 +194,7 @@ class RecordedVault:
 
     def read_granted_secrets(self, agent: str, tool: str) -> Mapping[str, str]:
         found: dict[str, str] = {}
-        for data in self._script.upcoming():
+        for data in self._script.list_upcoming():
             if not isinstance(data, e.SecretUsed):
                 break
             found[data.name] = ""
@@ -201,7 +204,7 @@ class RecordedVault:
         denied = self._script.next()
         if denied is None or not isinstance(denied.data, e.SecretDenied):
             return make_secret_ref(name)
-        outcome = self._script.outcome_of(denied.data.call_id)
+        outcome = self._script.find_outcome(denied.data.call_id)
         message = "" if outcome is None else take_excerpt(outcome.content, outcome.excerpt)
         raise SecretRefused(message, denied.data.reason)
 
@@ -220,7 +223,7 @@ class RecordedMemories:
     ) -> Recall:
         agent_id = scope.agent_id
         degraded: e.MemoryDegraded | None = None
-        for data in self._script.upcoming():
+        for data in self._script.list_upcoming():
             match data:
                 case e.MemoryDegraded():
                     degraded = data
@@ -236,10 +239,12 @@ class RecordedMemories:
         return Recall(degraded=degraded)
 
     async def find_duplicate(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
-        return next((data.repeats for data in self._script.upcoming() if isinstance(data, e.MemorySaved)), None)
+        return next(
+            (data.repeats for data in self._script.list_upcoming() if isinstance(data, e.MemorySaved)), None
+        )
 
     async def latest(self, scope: MemoryScope, limit: int) -> Sequence[Memory]:
-        obeyed = next((data for data in self._script.upcoming() if isinstance(data, e.CommandObeyed)), None)
+        obeyed = next((data for data in self._script.list_upcoming() if isinstance(data, e.CommandObeyed)), None)
         if obeyed is None:
             return ()
         return [_make_memory(shown, obeyed.said, scope.agent_id) for shown in obeyed.memories]
@@ -338,7 +343,7 @@ class RecordedAnswers:
     def find_error(self, schema: Mapping[str, Any], answer: str) -> str | None:
         """Return why the answer was refused, or None. The last refusal ended the run. Older records have it only
         in the reason, whose wording then differs."""
-        match next(self._script.upcoming(), None):
+        match next(self._script.list_upcoming(), None):
             case e.OutputRejected(error=error):
                 return error
             case RunEnd(outcome="failed") as end if self._count_rejected() == MAX_ATTEMPTS - 1:

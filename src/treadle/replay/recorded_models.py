@@ -36,7 +36,7 @@ def make_profile_type(script: Script, credits_per_dollar: float) -> type[Profile
 
     class RecordedProfile(Profile, frozen=True, omit_defaults=True):
         def cost(self, usage: Usage) -> float | None:
-            for data in script.upcoming():
+            for data in script.list_upcoming():
                 match data:
                     case e.LlmRequest(cost_estimate=cost) | e.CompactionStarted(cost_estimate=cost):
                         return cost
@@ -49,7 +49,7 @@ def make_profile_type(script: Script, credits_per_dollar: float) -> type[Profile
                     case e.QuotaExceeded(kind=kind, wanted=wanted):
                         return (wanted / credits_per_dollar or None) if kind == "credits" else 0.0
                     case e.RunWaiting("budget", shortage=Shortage() as short):
-                        return _wanted_dollars(short, credits_per_dollar)
+                        return _compute_wanted_dollars(short, credits_per_dollar)
                     case _:
                         pass
             return None
@@ -57,7 +57,7 @@ def make_profile_type(script: Script, credits_per_dollar: float) -> type[Profile
     return RecordedProfile
 
 
-def _wanted_dollars(short: Shortage, credits_per_dollar: float) -> float | None:
+def _compute_wanted_dollars(short: Shortage, credits_per_dollar: float) -> float | None:
     """Return the cost of the call that a run waited to make; None if no price was known."""
     if short.wanted is None:
         return None
@@ -90,7 +90,7 @@ class RecordedModels:
     def _find_writer(self, name: str) -> e.CompactionStarted | None:
         """Return the model that writes the next summary, if the agent names one for it."""
         if name == self._agent.compaction.model:
-            for data in self._script.upcoming():
+            for data in self._script.list_upcoming():
                 if isinstance(data, e.CompactionStarted):
                     return data
                 if not isinstance(data, e.BudgetReserved):
@@ -99,7 +99,7 @@ class RecordedModels:
 
     def _find_next(self, name: str) -> e.ModelResolved | None:
         """Return the resolution that is recorded next, or None. Raise UsageError if the name was not resolved."""
-        for data in self._script.upcoming():
+        for data in self._script.list_upcoming():
             match data:
                 case e.ModelResolved(route=route) if route in (name, ""):
                     return data
@@ -118,7 +118,7 @@ class RecordedModels:
     @property
     def _is_falling_back(self) -> bool:
         """Whether the engine is looking for a fallback."""
-        return isinstance(self._script.written_last(), e.LlmFallback)
+        return isinstance(self._script.find_last_draft(), e.LlmFallback)
 
     def _find_current(self, name: str) -> e.ModelResolved | None:
         """Return the latest resolution of the name."""
@@ -136,7 +136,7 @@ class RecordedBreaker:
         self._script = script
 
     def wait(self, now: float, who: str = "") -> float | None:
-        for data in self._script.upcoming():
+        for data in self._script.list_upcoming():
             match data:
                 case e.RunWaiting("breaker", wake_at=wake_at, breaker_seconds=seconds):
                     return self._compute_remaining(seconds or 0.0, wake_at)
@@ -154,7 +154,7 @@ class RecordedBreaker:
         return remaining if seconds == round(remaining) else seconds
 
     def record(self, failed: bool, now: float, who: str = "") -> BreakerChange | None:
-        for data in self._script.upcoming():
+        for data in self._script.list_upcoming():
             match data:
                 case e.BreakerOpened():
                     return "opened"
@@ -180,9 +180,9 @@ class RecordedModel:
 
     async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
         script, began = self._script, self._script.monotonic
-        if isinstance(started := script.written_last(), e.CompactionStarted):
+        if isinstance(started := script.find_last_draft(), e.CompactionStarted):
             return await self._writer.reply(request, started)
-        for data in script.upcoming():
+        for data in script.list_upcoming():
             match data:
                 case e.LlmResponse(stop="interrupted"):
                     self._begin_reply(data, show)
@@ -254,7 +254,7 @@ class RecordedModel:
 
     def _find_retry(self) -> e.LlmRetry | None:
         """Return the retry after the next failure, or None."""
-        for data in self._script.upcoming():
+        for data in self._script.list_upcoming():
             match data:
                 case e.LlmRetry():
                     return data

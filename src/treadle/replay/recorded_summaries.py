@@ -41,7 +41,7 @@ class RecordedSummaries:
 
     def _find_end(self) -> Ended | None:
         """Return how the compaction ended, or None if its end is not recorded."""
-        for data in self._script.upcoming():
+        for data in self._script.list_upcoming():
             if isinstance(data, Ended):
                 return data
             if not isinstance(data, _WITH_SUMMARY):
@@ -90,9 +90,9 @@ class RecordedSummaries:
     def _text(self, ended: Ended, request: ModelRequest) -> str:
         if isinstance(ended, e.CompactionFailed):
             return _make_long_text(2 * (request.settings.max_tokens or 0))
-        saved = [data.text for data in self._script.upcoming() if isinstance(data, e.MemorySaved)]
+        saved = [data.text for data in self._script.list_upcoming() if isinstance(data, e.MemorySaved)]
         flushed = next(
-            (data for data in self._script.upcoming() if isinstance(data, e.MemoryFlushed | Ended)), None
+            (data for data in self._script.list_upcoming() if isinstance(data, e.MemoryFlushed | Ended)), None
         )
         count = len(flushed.memories) if isinstance(flushed, e.MemoryFlushed) else 0
         lines = "\n".join(f"- {text}" for text in saved[:count])

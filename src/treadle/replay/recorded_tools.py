@@ -85,7 +85,7 @@ class RecordedTools:
         if self._script.committed <= self._started:
             return tuple(self._tools.values())
         for name in allowlist:
-            if name not in self._tools and (reason := self._script.why_not_started(name)) is not None:
+            if name not in self._tools and (reason := self._script.explain_not_started(name)) is not None:
                 raise UsageError(reason)
         spawn = self._script.next_child()
         withheld = [] if spawn is None else [ToolSpec(name, "", {}) for name in spawn.withheld]
@@ -103,7 +103,7 @@ class RecordedTool:
         self._box = box
 
     def parse(self, arguments: str) -> Any:
-        self._raise_again(arguments)
+        self._raise_recorded_error(arguments)
         if self._known is not None:
             return self._known.parse(arguments)
         decoded = msgspec.json.decode(arguments or "{}")
@@ -111,11 +111,11 @@ class RecordedTool:
             SimpleNamespace(**cast("dict[str, Any]", decoded)) if isinstance(decoded, dict) else SimpleNamespace()
         )
 
-    def _raise_again(self, arguments: str) -> None:
+    def _raise_recorded_error(self, arguments: str) -> None:
         """Raise what decoding the arguments raised in the recorded call, if the tool is not known here."""
         if self._known is not None:
             return
-        for data in self._script.decisions():
+        for data in self._script.list_decisions():
             if isinstance(data, e.ToolCallStart | e.ApprovalRequested) and data.name == self.spec.name:
                 return
             if isinstance(data, e.ToolCallError) and self._find_written_arguments(data.call_id) == arguments:
@@ -138,14 +138,14 @@ class RecordedTool:
         self._box.guessed.add(self.spec.name)
         texts = tuple(_texts(vars(arguments)))
         whole = strip_line(texts[0]) if len(texts) == 1 else None
-        for data in self._script.decisions():
+        for data in self._script.list_decisions():
             if isinstance(data, e.ApprovalRequested) and data.name == self.spec.name:
                 return Subjects(texts, pattern=data.pattern, whole=whole)
         return Subjects(texts, pattern="*", whole=whole)
 
     async def assess(self, arguments: Any, scene: CallEnvironment) -> Concern | None:
         """Return what the tool found on the machine, if the call needed an approval or was denied for it."""
-        for data in self._script.decisions():
+        for data in self._script.list_decisions():
             if isinstance(data, e.ToolCallStart | e.ApprovalRequested | e.ToolCallError) and (
                 data.call_id == scene.call_id
             ):

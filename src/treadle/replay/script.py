@@ -50,18 +50,18 @@ class Script:
         """Return the worker's next event."""
         return self.events[self._own[self.drafted]] if self.drafted < len(self._own) else None
 
-    def upcoming(self) -> Iterator[EventData]:
+    def list_upcoming(self) -> Iterator[EventData]:
         """Yield the worker's events that have not been drafted yet."""
         for place in range(self.drafted, len(self._own)):
             yield self.events[self._own[place]].data
 
-    def unwritten(self) -> Iterator[EventData]:
+    def list_uncommitted(self) -> Iterator[EventData]:
         """Yield the worker's events that have not been committed yet, drafted or not."""
         for event in self.events[self.committed :]:
             if not is_delivery(event.data):
                 yield event.data
 
-    def written_last(self) -> EventData | None:
+    def find_last_draft(self) -> EventData | None:
         """Return the worker's latest draft, except warnings, which come at any time."""
         for place in range(self.drafted - 1, -1, -1):
             data = self.events[self._own[place]].data
@@ -75,7 +75,7 @@ class Script:
         self.committed += 1
         return event
 
-    def settle(self) -> None:
+    def discard_drafts(self) -> None:
         """Discard drafts that were not committed."""
         own = self._own
         low, high = 0, len(own)
@@ -140,7 +140,7 @@ class Script:
         if prefix == "evt":
             self.drafted += 1
             return "evt_replayed"
-        for data in self.upcoming():
+        for data in self.list_upcoming():
             match prefix, data:
                 case "apr", e.ApprovalRequested(approval_id=found):
                     return found
@@ -156,12 +156,12 @@ class Script:
 
     def next_child(self) -> e.AgentSpawn | None:
         """Return the child run that begins next, or None."""
-        spawns = [data for data in self.upcoming() if isinstance(data, e.AgentSpawn)]
+        spawns = [data for data in self.list_upcoming() if isinstance(data, e.AgentSpawn)]
         return spawns[self._begun] if self._begun < len(spawns) else None
 
-    def why_not_started(self, name: str) -> str | None:
+    def explain_not_started(self, name: str) -> str | None:
         """Return why no child run could be started with the name of this agent or tool, or None."""
-        for data in self.decisions():
+        for data in self.list_decisions():
             match data:
                 case e.ToolCallError(cause="not_started", subject=subject) if subject == name:
                     return take_excerpt(data.content, data.excerpt)
@@ -179,17 +179,17 @@ class Script:
 
     # ── The events that come next ──
 
-    def decisions(self) -> Iterator[EventData]:
+    def list_decisions(self) -> Iterator[EventData]:
         """Yield the decisions about the calls of the current reply."""
-        for data in self.upcoming():
+        for data in self.list_upcoming():
             if isinstance(data, e.StepEnd | e.LlmRequest | e.RunEnd | e.LlmResponse):
                 return
             if isinstance(data, DECISIONS):
                 yield data
 
-    def outcome_of(self, call_id: str) -> e.ToolCallEnd | e.ToolCallError | e.HookBlocked | None:
+    def find_outcome(self, call_id: str) -> e.ToolCallEnd | e.ToolCallError | e.HookBlocked | None:
         """Return how a call in progress ends, or None if it never does or is started again first."""
-        for data in self.upcoming():
+        for data in self.list_upcoming():
             match data:
                 case e.ToolCallEnd() | e.ToolCallError() | e.HookBlocked() if data.call_id == call_id:
                     return data

@@ -1,1 +1,1 @@
-"""Commands of a shell on this machine: confined by bubblewrap where there is one, and never left behind."""
+"""Shell commands on this machine, confined by bubblewrap if it is available. No command outlives the engine."""

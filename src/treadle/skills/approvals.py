@@ -68,7 +68,7 @@ class ApprovedSkills:
         """Store an approval, replacing an earlier one of the same skill."""
         self._change(lambda known: (*_remove(known, approval.name, approval.origin), approval))
 
-    def take_back(self, name: str, origin: str) -> bool:
+    def revoke(self, name: str, origin: str) -> bool:
         """Remove an approval. Return False if there was none."""
         is_known = any((one.name, one.origin) == (name, origin) for one in self.read())
         if is_known:

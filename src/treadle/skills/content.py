@@ -141,7 +141,7 @@ class _FolderReader:
         for entry in self._list_entries(folder, prefix):
             path = f"{prefix}{entry.name}"
             if entry.is_dir(follow_symlinks=False):
-                yield from self._inner(entry.name, folder, path, depth + 1)
+                yield from self._read_subfolder(entry.name, folder, path, depth + 1)
             elif entry.is_file(follow_symlinks=False):
                 yield self._file(entry.name, folder, path)
             else:
@@ -161,7 +161,7 @@ class _FolderReader:
                 raise InvalidSkill(f"the name {prefix + entry.name!a} has characters that cannot be seen")
         return entries
 
-    def _inner(self, name: str, within: int, path: str, depth: int) -> Generator[SkillFile]:
+    def _read_subfolder(self, name: str, within: int, path: str, depth: int) -> Generator[SkillFile]:
         if depth > _MAX_DEPTH:
             raise InvalidSkill(f"{path} is more than {_MAX_DEPTH} folders deep")
         try:

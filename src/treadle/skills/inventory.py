@@ -80,11 +80,11 @@ class SkillInventory:
                 found.append(FoundSkill(name, place.kind, place.render_path(), "broken", str(error)))
                 continue
             left_out += more
-            found += [self._look(place, name)[0] for name in names]
+            found += [self._inspect(place, name)[0] for name in names]
             found += self._find_missing(place)
         in_the_home = {one.name for one in found if one.origin == "home" and one.state != "missing"}
         shipped = locate_shipped_skills()
-        found += [self._look(shipped, name)[0] for name in _list_names(shipped)[0] if name not in in_the_home]
+        found += [self._inspect(shipped, name)[0] for name in _list_names(shipped)[0] if name not in in_the_home]
         return SkillSurvey(tuple(found), left_out)
 
     def find(self, name: str, workspace: Path | None = None) -> tuple[FoundSkill, SkillContent | None]:
@@ -98,8 +98,8 @@ class SkillInventory:
         if find_name_error(name) is None:
             for place in places:
                 if _exists(place, name):
-                    return self._look(place, name)
-        raise UsageError(self._unknown(name, places))
+                    return self._inspect(place, name)
+        raise UsageError(self._describe_unknown(name, places))
 
     def approve(self, found: FoundSkill, content: SkillContent) -> FoundSkill:
         """Approve a skill with exactly this content. A skill of Treadle is first copied into the home."""
@@ -113,10 +113,10 @@ class SkillInventory:
         self._approved.put(Approval(found.name, origin, content.sha256))
         return msgspec.structs.replace(found, state="approved")
 
-    def withdraw(self, name: str, workspace: Path | None = None) -> bool:
-        """Withdraw an approval. Return False if there was none."""
+    def revoke(self, name: str, workspace: Path | None = None) -> bool:
+        """Revoke an approval. Return False if there was none."""
         place = self._home if workspace is None else locate_workspace_skills(workspace)
-        return self._approved.take_back(name, place.origin(name))
+        return self._approved.revoke(name, place.origin(name))
 
     def delete(self, name: str) -> Deleted:
         """Delete the folder of a skill of the home, and its approval. If it is a link, only the link is deleted."""
@@ -131,13 +131,13 @@ class SkillInventory:
                 f"{path} is not a skill: it is a file, and a skill is a folder. Nothing was deleted. "
                 "Delete the file yourself if it is not needed."
             )
-        self.withdraw(name)
+        self.revoke(name)
         _report_errors(path, path.unlink if is_link else lambda: shutil.rmtree(path))
         return "link" if is_link else "folder"
 
     # ── Looking ──
 
-    def _look(self, place: SkillLocation, name: str) -> tuple[FoundSkill, SkillContent | None]:
+    def _inspect(self, place: SkillLocation, name: str) -> tuple[FoundSkill, SkillContent | None]:
         path = place.render_path(name)
         content = None
         try:
@@ -147,14 +147,14 @@ class SkillInventory:
         except (OSError, InvalidSkill) as error:
             reason = str(error) if isinstance(error, InvalidSkill) else f"it cannot be read: {error.strerror}"
             return FoundSkill(make_printable(name), place.kind, path, "broken", make_one_line(reason)), content
-        state = self._state(place, name, content)
+        state = self._find_state(place, name, content)
         tools = () if place.kind == "workspace" else said.tools
         return (
             FoundSkill(name, place.kind, path, state, "", said.description, tools, said.tools, content.sha256),
             content,
         )
 
-    def _state(self, place: SkillLocation, name: str, content: SkillContent) -> State:
+    def _find_state(self, place: SkillLocation, name: str, content: SkillContent) -> State:
         if place.kind == "shipped":
             return "available"
         origin = place.origin(name)
@@ -170,7 +170,7 @@ class SkillInventory:
                 path = place.render_path(one.name)
                 yield FoundSkill(one.name, place.kind, path, "missing", "its folder is gone", sha256=one.sha256)
 
-    def _unknown(self, name: str, places: Sequence[SkillLocation]) -> str:
+    def _describe_unknown(self, name: str, places: Sequence[SkillLocation]) -> str:
         known: list[str] = []
         for place in places:
             with suppress(InvalidSkill):

@@ -39,8 +39,8 @@ class FolderSkills:
 
     def list_offered(self, patterns: Sequence[str], workspace: Path) -> Sequence[Skill]:
         found: dict[str, Skill] = {}
-        for place in self._places(patterns, workspace):
-            approvals = [one for one in self._approvals(place, patterns) if one.name not in found]
+        for place in self._list_locations(patterns, workspace):
+            approvals = [one for one in self._list_approvals(place, patterns) if one.name not in found]
             for approved in self._read(place, approvals):
                 if approved is not None:
                     found[approved.skill.name] = approved.skill
@@ -48,8 +48,8 @@ class FolderSkills:
 
     def load(self, name: str, patterns: Sequence[str], workspace: Path, file: str | None = None) -> str:
         is_known = False
-        for place in self._places(patterns, workspace):
-            approvals = [one for one in self._approvals(place, patterns) if one.name == name]
+        for place in self._list_locations(patterns, workspace):
+            approvals = [one for one in self._list_approvals(place, patterns) if one.name == name]
             for approved in self._read(place, approvals):
                 is_known = True
                 if approved is not None:
@@ -66,13 +66,13 @@ class FolderSkills:
             )
         raise LookupError(_describe_unknown(name, [skill.name for skill in self.list_offered(patterns, workspace)]))
 
-    def _places(self, patterns: Sequence[str], workspace: Path) -> Generator[SkillLocation]:
+    def _list_locations(self, patterns: Sequence[str], workspace: Path) -> Generator[SkillLocation]:
         """Yield the locations, in order of precedence."""
         if patterns:
             yield self._home
             yield locate_workspace_skills(workspace)
 
-    def _approvals(self, place: SkillLocation, patterns: Sequence[str]) -> list[Approval]:
+    def _list_approvals(self, place: SkillLocation, patterns: Sequence[str]) -> list[Approval]:
         return [
             approval
             for approval in self._approved.read()
@@ -88,9 +88,9 @@ class FolderSkills:
             with suppress(OSError, InvalidSkill):
                 folder = held.enter_context(place.open()) if approvals else None
             for approval in approvals:
-                yield None if folder is None else self._as_approved(place, approval, folder)
+                yield None if folder is None else self._load_approved(place, approval, folder)
 
-    def _as_approved(self, place: SkillLocation, approval: Approval, within: int) -> _Approved | None:
+    def _load_approved(self, place: SkillLocation, approval: Approval, within: int) -> _Approved | None:
         try:
             content = read_content(approval.name, within)
             if content.sha256 != approval.sha256:

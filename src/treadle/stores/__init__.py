@@ -1,1 +1,1 @@
-"""Where the journal is kept: one package per database."""
+"""Stores of the journal and its projections: one package per database."""

@@ -43,7 +43,7 @@ class ChannelTables(ABC):
         row = await self._row("channel_people", channel, sender)
         return None if row is None else _to_person(row)
 
-    async def keep_person(self, person: Person) -> None:
+    async def save_person(self, person: Person) -> None:
         values = (person.channel, person.sender, person.name, person.user, _text(person.grants), person.added_at)
         await self._rows("keep_channel_person", *values)
 
@@ -69,7 +69,7 @@ class ChannelTables(ABC):
         row = await self._row("channel_conversation", channel, conversation)
         return None if row is None else ChannelConversation(*row[:4], is_direct=bool(row[4]))
 
-    async def keep_conversation(self, conversation: ChannelConversation) -> None:
+    async def save_conversation(self, conversation: ChannelConversation) -> None:
         await self._rows("keep_channel_conversation", *msgspec.structs.astuple(conversation))
 
     async def conversations(self, channel: str, after: str | None, limit: int) -> Sequence[str]:
@@ -87,7 +87,7 @@ class ChannelTables(ABC):
             for row in await self._rows("channel_states")
         ]
 
-    async def keep_state(self, state: ChannelState) -> None:
+    async def save_state(self, state: ChannelState) -> None:
         await self._rows("keep_channel_state", *msgspec.structs.astuple(state)[:7])
 
     # ── Received ──
@@ -100,7 +100,7 @@ class ChannelTables(ABC):
         self, channel: str, messages: Sequence[Incoming], cursor: str | None, now: Instant
     ) -> Sequence[Incoming]:
         statements: list[Statement] = [
-            ("receive_channel_message", (channel, each.message_id, each.conversation, now, _store(each)))
+            ("receive_channel_message", (channel, each.message_id, each.conversation, now, _encode_message(each)))
             for each in messages
         ]
         if cursor is not None:
@@ -116,14 +116,14 @@ class ChannelTables(ABC):
         return None if row is None else _to_inbox_item(row)
 
     async def replace_received(self, channel: str, message: Incoming) -> bool:
-        values = (channel, message.message_id, _store(message))
+        values = (channel, message.message_id, _encode_message(message))
         return await self._row("replace_channel_message", *values) is not None
 
     async def start(self, channel: str, message_id: str, run_id: RunId) -> None:
         await self._rows("start_channel_message", channel, message_id, run_id)
 
     async def watch(self, channel: str, message: Incoming, run_id: RunId, now: Instant) -> None:
-        values = (channel, message.message_id, message.conversation, now, _store(message))
+        values = (channel, message.message_id, message.conversation, now, _encode_message(message))
         started = ("start_channel_message", (channel, message.message_id, run_id))
         await self.perform(("receive_channel_message", values), started)
 
@@ -139,7 +139,10 @@ class ChannelTables(ABC):
         run_id: RunId | None = None,
     ) -> None:
         statements: list[Statement] = [
-            ("add_channel_output", (channel, each.key, each.conversation, "ready", now, _store(each), run_id))
+            (
+                "add_channel_output",
+                (channel, each.key, each.conversation, "ready", now, _encode_message(each), run_id),
+            )
             for each in messages
         ]
         if message_id is not None or run_id is not None:
@@ -149,7 +152,7 @@ class ChannelTables(ABC):
         await self.perform(*statements)
 
     async def draft(self, channel: str, message: Outgoing, run_id: RunId | None, now: Instant) -> OutboxItem:
-        values = (channel, message.key, message.conversation, "draft", now, _store(message), run_id)
+        values = (channel, message.key, message.conversation, "draft", now, _encode_message(message), run_id)
         found = ("channel_output", (channel, message.key, None, ""))
         [_, [row]] = await self.perform(("add_channel_output", values), found)
         return _to_outbox_item(row)
@@ -167,7 +170,7 @@ class ChannelTables(ABC):
         is_over = item.state in ("sent", "failed")
         kept = Outgoing(item.key, item.conversation, "", item.message.buttons) if is_over else item.message
         results = (item.message_id, item.attempts, item.first_failed_at, item.retry_at, item.problem)
-        await self._rows("settle_channel_output", item.number, channel, item.state, *results, _store(kept))
+        await self._rows("settle_channel_output", item.number, channel, item.state, *results, _encode_message(kept))
 
     async def counts(self, channel: str) -> Mapping[str, int]:
         return {str(state): int(count) for state, count in await self._rows("channel_counts", channel)}
@@ -185,7 +188,7 @@ def _text(value: object) -> str:
     return _encode(value).decode()
 
 
-def _store(message: Incoming | Outgoing) -> str:
+def _encode_message(message: Incoming | Outgoing) -> str:
     """Return a message as JSON text. What no text can hold is replaced."""
     try:
         return _text(message)

@@ -71,6 +71,6 @@ class TimeOrderedIds:
         self._head = f"{millisecond:012x}7"
 
 
-def worker_name() -> str:
+def make_worker_name() -> str:
     """Return a unique name for this worker, with the host and process id as a hint for operators."""
     return f"{os.uname().nodename}:{os.getpid()}:{secrets.token_hex(4)}"

@@ -34,7 +34,7 @@ import_module(module).main()
 package is appended, so that it is found there too, but never before the standard library."""
 
 
-def helper_command(module: str, *arguments: str) -> tuple[str, ...]:
+def make_helper_command(module: str, *arguments: str) -> tuple[str, ...]:
     """Return the command line that calls `main()` of a module of this package, isolated, with all installed
     packages importable."""
     user_site = site.getusersitepackages() if site.ENABLE_USER_SITE else ""
@@ -59,7 +59,7 @@ def start_command_helper(module: str, *arguments: str) -> None:
     """Start a module that continues the work of a command: in a session of its own, in the same folder and with the
     same environment, which holds the user's keys. No module is imported from the folder."""
     subprocess.Popen(
-        helper_command(module, *arguments),
+        make_helper_command(module, *arguments),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -70,7 +70,7 @@ def start_command_helper(module: str, *arguments: str) -> None:
 async def start_piped_helper(module: str, *arguments: str) -> Process:
     """Start a module in a session of its own, with pipes for its input, its output and its errors."""
     return await asyncio.create_subprocess_exec(
-        *helper_command(module, *arguments),
+        *make_helper_command(module, *arguments),
         env=ENVIRONMENT,
         cwd=FOLDER,
         stdin=PIPE,
@@ -82,7 +82,9 @@ async def start_piped_helper(module: str, *arguments: str) -> Process:
 
 def run_helper(module: str, *arguments: str) -> int:
     """Run a module to its end, on the caller's input and output. Return its exit code."""
-    return subprocess.run(helper_command(module, *arguments), env=ENVIRONMENT, cwd=FOLDER, check=False).returncode
+    return subprocess.run(
+        make_helper_command(module, *arguments), env=ENVIRONMENT, cwd=FOLDER, check=False
+    ).returncode
 
 
 def _command(options: str, user_site: str, module: str, arguments: Sequence[str]) -> tuple[str, ...]:

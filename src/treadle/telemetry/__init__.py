@@ -1,1 +1,1 @@
-"""What operators see: numbers, log lines and traces, all of it made from what is committed."""
+"""Telemetry for operators: metrics, logs and traces, derived from committed events."""

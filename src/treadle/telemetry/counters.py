@@ -59,7 +59,7 @@ class ModelsByName:
         self._kept: dict[tuple[str, str], ModelCells] = {}
         self._other: ModelCells | None = None
 
-    def of(self, provider: str, model: str) -> ModelCells:
+    def get(self, provider: str, model: str) -> ModelCells:
         kept = self._kept.get((provider, model))
         if kept is not None:
             return kept

@@ -27,7 +27,7 @@ class Watcher(Protocol):
         """Take note of an event that was committed before this process watched. It was reported then."""
         ...
 
-    def see(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+    def observe(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         """Report events that are committed now; the first has the sequence `first`."""
         ...
 
@@ -84,7 +84,7 @@ class Watch:
     def _show(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         for watcher in self._watchers:
             try:
-                watcher.see(origin, first, drafts)
+                watcher.observe(origin, first, drafts)
             except Exception:
                 logger.exception(
                     "%s failed on events of %s; the run continues", type(watcher).__name__, origin.run_id

@@ -20,11 +20,11 @@ class Names:
         self._most = max_names
         self._kept: dict[str, str] = {}
 
-    def known(self, name: str) -> str | None:
+    def find(self, name: str) -> str | None:
         """Return the label value of a name that has one of its own, or None."""
         return self._kept.get(name)
 
-    def of(self, name: str) -> str:
+    def get_label(self, name: str) -> str:
         """Return the label value of a name."""
         kept = self._kept.get(name)
         if kept is not None:
@@ -80,7 +80,7 @@ class Family:
     def clear(self) -> None:
         self._cells.clear()
 
-    def of(self, label: str, values: Collection[str | None]) -> "Family | None":
+    def select(self, label: str, values: Collection[str | None]) -> "Family | None":
         """Return the part whose label has one of these values, or None without such a label."""
         if label not in self.labels:
             return None
@@ -128,7 +128,7 @@ class Histogram:
             cell = self._cells[labels] = Durations(self._bounds)
         return cell
 
-    def of(self, label: str, values: Collection[str | None]) -> "Histogram | None":
+    def select(self, label: str, values: Collection[str | None]) -> "Histogram | None":
         """Return the part whose label has one of these values, or None without such a label."""
         if label not in self.labels:
             return None

@@ -78,18 +78,18 @@ class RunLog:
         return self._about.get(run_id) or {"run_id": run_id}
 
     def remember(self, event: Event) -> None:
-        self._know(event.origin, event.data)
+        self._remember_run(event.origin, event.data)
 
     def forget(self, run_id: RunId) -> None:
         self._about.pop(run_id, None)
 
-    def see(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+    def observe(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         for draft in drafts:
             if type(draft.data) in LOGGED_EVENTS:  # few types, and most of them once per run
-                self._know(origin, draft.data)
-                self._say(origin.run_id, draft.data)
+                self._remember_run(origin, draft.data)
+                self._log_event(origin.run_id, draft.data)
 
-    def _know(self, origin: Origin, data: e.EventData) -> None:
+    def _remember_run(self, origin: Origin, data: e.EventData) -> None:
         if isinstance(data, e.RunQueued):
             self._about[origin.run_id] = {
                 "run_id": origin.run_id,
@@ -97,29 +97,31 @@ class RunLog:
                 "agent": data.agent.name,
             }
 
-    def _name(self, run_id: RunId) -> str:
+    def _describe_run(self, run_id: RunId) -> str:
         """Return the run as a sentence names it: with the beginning of its id, and its agent."""
         agent = self._about.get(run_id, {}).get("agent")
         return f"run {run_id[:SHORT_ID]}" + (f" of {agent}" if agent else "")
 
-    def _say(self, run_id: RunId, data: e.EventData) -> None:
+    def _log_event(self, run_id: RunId, data: e.EventData) -> None:
         match data:
             case e.RunEnd(outcome=outcome, metrics=used, reason=reason):
                 why = f": {reason}" if reason else ""
                 steps = f"{used.steps} step{'' if used.steps == 1 else 's'}"
-                fields = (self._name(run_id), outcome, steps, used.duration_ms / 1000, why)
+                fields = (self._describe_run(run_id), outcome, steps, used.duration_ms / 1000, why)
                 logger.info("%s ended: %s, %s, %.1f s%s", *fields, extra=self.about(run_id))
                 self._about.pop(run_id, None)
             case e.RunWaiting(reason, detail):
-                logger.info("%s waits (%s): %s", self._name(run_id), reason, detail, extra=self.about(run_id))
+                logger.info(
+                    "%s waits (%s): %s", self._describe_run(run_id), reason, detail, extra=self.about(run_id)
+                )
             case e.LlmError(kind=kind, message=message):
-                said = (self._name(run_id), kind, message)
+                said = (self._describe_run(run_id), kind, message)
                 logger.info("%s: model call failed (%s): %s", *said, extra=self.about(run_id))
             case e.ToolCallError(name=name, kind=kind):
-                said = (self._name(run_id), name, kind)
+                said = (self._describe_run(run_id), name, kind)
                 logger.info("%s: call of %s failed (%s)", *said, extra=self.about(run_id))
             case e.RunRecovered(reason=reason):
-                logger.info("%s resumed: %s", self._name(run_id), reason, extra=self.about(run_id))
+                logger.info("%s resumed: %s", self._describe_run(run_id), reason, extra=self.about(run_id))
             case e.BreakerOpened(provider, model) | e.BreakerClosed(provider, model):
                 logger.info("%s: %s/%s", e.NAMES[type(data)], provider, model, extra=self.about(run_id))
             case e.McpDisconnected(server, reason) | e.McpFailed(server, reason):
@@ -144,12 +146,12 @@ class JsonLogFormatter(logging.Formatter):
             "logger": record.name,
             "message": self._redact(record.getMessage()),
         }
-        line |= {name: self._redact(value) for name, value in self._of(record).items()}
+        line |= {name: self._redact(value) for name, value in self._find_run_fields(record).items()}
         if record.exc_info:
             line["error"] = self._redact(self.formatException(record.exc_info))
         return escape_unprintable(msgspec.json.encode(line).decode())
 
-    def _of(self, record: logging.LogRecord) -> dict[str, str]:
+    def _find_run_fields(self, record: logging.LogRecord) -> dict[str, str]:
         said = {name: str(value) for name in _ABOUT if (value := getattr(record, name, None)) is not None}
         run_id = said.get("run_id") or RUNNING.get()
         return said if run_id is None else self._runs.about(RunId(run_id)) | said
@@ -182,7 +184,7 @@ class PrivateLogFile(RotatingFileHandler):
 
     def __init__(self, path: Path, size: int = FILE_BYTES, kept: int = FILES) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._has_complained = False
+        self._has_reported_error = False
         self._latest: tuple[logging.LogRecord | None, str] = (None, "")
         super().__init__(path, maxBytes=size, backupCount=kept, encoding="utf-8", errors="replace")
 
@@ -200,8 +202,8 @@ class PrivateLogFile(RotatingFileHandler):
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Report the first failure only: on a full disk, every line fails."""
-        if not self._has_complained:
-            self._has_complained = True
+        if not self._has_reported_error:
+            self._has_reported_error = True
             lost = f"treadle: writing to the log {self.baseFilename} failed, lines are lost: {sys.exc_info()[1]}"
             print(lost, file=sys.stderr, flush=True)
 

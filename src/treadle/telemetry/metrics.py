@@ -78,15 +78,15 @@ class MetricsWatcher:
     def render(self, agents: Sequence[str] | None = None) -> bytes:
         """Return the metrics in the Prometheus format: all of them, or those counted by agent, for some agents."""
         if agents is not None:
-            shown_as = {self._agents.known(name) for name in agents} - {None, OTHER}
+            shown_as = {self._agents.find(name) for name in agents} - {None, OTHER}
             return render_page(
-                [part for family in self._families if (part := family.of("agent", shown_as)) is not None]
+                [part for family in self._families if (part := family.select("agent", shown_as)) is not None]
             )
-        self._process.look()
+        self._process.update()
         breaker = self.model.breaker
         breaker.clear()
         for provider, model, phase in self._breakers():
-            cell = breaker.cell(self._models.of(provider, model).labels)
+            cell = breaker.cell(self._models.get(provider, model).labels)
             cell.value = max(PHASES[phase], cell.value)  # breakers of several addresses may share a name
         self.tool.mcp_now.clear()
         for server, state in self.connections():
@@ -107,33 +107,33 @@ class MetricsWatcher:
 
     def adopt(self, run_id: RunId, status: Status) -> None:
         """Count an unfinished run that no process has watched yet."""
-        self._move(self._run(run_id), status)
+        self._set_status(self._find_run(run_id), status)
 
     # ── Commits ──
 
     def remember(self, event: Event) -> None:
-        run = self._run(event.run_id)
+        run = self._find_run(event.run_id)
         match event.data:
             case e.RunQueued(agent=agent):
-                run.agent = self._agents.of(agent.name)
+                run.agent = self._agents.get_label(agent.name)
             case e.LlmRequest(provider=provider, model=model):
-                run.model = self._models.of(provider, model)
+                run.model = self._models.get(provider, model)
             case e.CompactionStarted(provider=provider, model=model):
-                run.summariser = self._models.of(provider, model)
+                run.summariser = self._models.get(provider, model)
             case e.LoopWarning() | e.ToolCallBlocked() | e.StuckDetected() as data:
                 self._remember_guard(run, find_fired_guard(data))
             case _:
                 pass
         if run.status is None:  # another process started it
-            self._move(run, "running")
+            self._set_status(run, "running")
 
     def forget(self, run_id: RunId) -> None:
         if (run := self._runs.pop(run_id, None)) is not None:
-            self._move(run, None)
+            self._set_status(run, None)
 
-    def see(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+    def observe(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         run_id, types, counting = origin.run_id, self._types, self._counting
-        run = self._runs.get(run_id) or self._run(run_id)
+        run = self._runs.get(run_id) or self._find_run(run_id)
         for draft in drafts:
             cell = types.get(draft.type)
             if cell is None:
@@ -194,13 +194,13 @@ class MetricsWatcher:
             e.MemoryDegraded: self._on_memory_degraded,
         }
 
-    def _run(self, run_id: RunId) -> _Run:
+    def _find_run(self, run_id: RunId) -> _Run:
         run = self._runs.get(run_id)
         if run is None:
             run = self._runs[run_id] = _Run()
         return run
 
-    def _move(self, run: _Run, status: Status | None) -> None:
+    def _set_status(self, run: _Run, status: Status | None) -> None:
         now = self.run.now
         if run.status is not None:
             now.add((run.status,), -1.0)
@@ -215,29 +215,29 @@ class MetricsWatcher:
     # ── Runs ──
 
     def _on_run_queued(self, run: _Run, data: e.RunQueued) -> None:
-        run.agent = self._agents.of(data.agent.name)
+        run.agent = self._agents.get_label(data.agent.name)
         self.run.queued.add((run.agent,))
         for guard in list_armed_guards(data):
             self.run.armed.add((guard,))
-        self._move(run, "pending")
+        self._set_status(run, "pending")
 
     def _on_run_start(self, run: _Run, data: e.RunStart) -> None:
-        self._move(run, "running")
+        self._set_status(run, "running")
 
     def _on_run_waiting(self, run: _Run, data: e.RunWaiting) -> None:
         self.run.waits.add((data.reason,))
         self._count_guard(run, data)
-        self._move(run, "waiting")
+        self._set_status(run, "waiting")
 
     def _on_run_recovered(self, run: _Run, data: e.RunRecovered) -> None:
         self.run.recovered.add()
-        self._move(run, "running")
+        self._set_status(run, "running")
 
     def _on_run_end(self, run: _Run, data: e.RunEnd) -> None:
         self._count_guard(run, data)
         self.run.ended.add((run.agent, data.outcome))
         self.run.duration.cell((run.agent,)).observe(data.metrics.duration_ms / 1000)
-        self._move(run, None)
+        self._set_status(run, None)
 
     def _on_step_end(self, run: _Run, data: e.StepEnd) -> None:
         self._step.observe(data.duration_ms / 1000)
@@ -252,8 +252,8 @@ class MetricsWatcher:
 
     def _on_llm_request(self, run: _Run, data: e.LlmRequest) -> None:
         if run.status != "running":
-            self._move(run, "running")
-        model = run.model = self._models.of(data.provider, data.model)
+            self._set_status(run, "running")
+        model = run.model = self._models.get(data.provider, data.model)
         if data.repeats_lost:
             self.model.lost.add(model.labels)
 
@@ -273,55 +273,55 @@ class MetricsWatcher:
         self.model.retries.add((run.model or self._unknown()).labels)
 
     def _on_llm_fallback(self, run: _Run, data: e.LlmFallback) -> None:
-        self.model.fallbacks.add(self._models.of(data.provider, data.model).labels)
+        self.model.fallbacks.add(self._models.get(data.provider, data.model).labels)
 
     def _on_breaker_opened(self, run: _Run, data: e.BreakerOpened) -> None:
-        self.model.opened.add(self._models.of(data.provider, data.model).labels)
+        self.model.opened.add(self._models.get(data.provider, data.model).labels)
 
     def _on_mcp_change(self, run: _Run, data: e.McpConnected | e.McpDisconnected | e.McpFailed) -> None:
         self.tool.mcp.add((data.server, e.NAMES[type(data)].removeprefix("mcp_")))
 
     def _unknown(self) -> ModelCells:
         """Return the counters for a call whose request was not seen, because the journal could not be read."""
-        return self._models.of(_UNKNOWN, _UNKNOWN)
+        return self._models.get(_UNKNOWN, _UNKNOWN)
 
     # ── Tool calls and approvals ──
 
     def _on_tool_call_start(self, run: _Run, data: e.ToolCallStart) -> None:
         if run.status != "running":
-            self._move(run, "running")
-        (self._called.get(data.name) or self._tool(data.name)).started.value += 1.0
+            self._set_status(run, "running")
+        (self._called.get(data.name) or self._find_tool(data.name)).started.value += 1.0
 
     def _on_agent_spawn(self, run: _Run, data: e.AgentSpawn) -> None:
         if run.status != "running":
-            self._move(run, "running")
+            self._set_status(run, "running")
         if data.role in DELEGATION_TOOLS:  # otherwise it is an evaluator, not a tool call
-            self._tool(DELEGATION_TOOLS[data.role]).started.value += 1.0
+            self._find_tool(DELEGATION_TOOLS[data.role]).started.value += 1.0
 
     def _on_tool_call_end(self, run: _Run, data: e.ToolCallEnd) -> None:
-        tool = self._called.get(data.name) or self._tool(data.name)
+        tool = self._called.get(data.name) or self._find_tool(data.name)
         tool.ok.value += 1.0
         tool.duration.observe(data.duration_ms / 1000)
 
     def _on_tool_call_error(self, run: _Run, data: e.ToolCallError) -> None:
-        name = OTHER if data.kind == "unknown_tool" else self._tools.of(data.name)  # models invent names
+        name = OTHER if data.kind == "unknown_tool" else self._tools.get_label(data.name)  # models invent names
         self.tool.calls.add((name, data.kind))
         if data.duration_ms:
             self.tool.duration.cell((name,)).observe(data.duration_ms / 1000)
 
-    def _tool(self, name: str) -> ToolCells:
-        shown = self._tools.of(name)
+    def _find_tool(self, name: str) -> ToolCells:
+        shown = self._tools.get_label(name)
         tool = self._called.get(shown)
         if tool is None:
             tool = self._called[shown] = ToolCells(self.tool, shown)
         return tool
 
     def _on_tool_call_blocked(self, run: _Run, data: e.ToolCallBlocked) -> None:
-        self.tool.calls.add((self._tools.of(data.name), "blocked"))
+        self.tool.calls.add((self._tools.get_label(data.name), "blocked"))
         self._count_guard(run, data)
 
     def _on_hook_blocked(self, run: _Run, data: e.HookBlocked) -> None:
-        self.tool.calls.add((self._tools.of(data.name), "hook_blocked"))
+        self.tool.calls.add((self._tools.get_label(data.name), "hook_blocked"))
 
     def _on_process_killed(self, run: _Run, data: e.ProcessKilled) -> None:
         self.tool.killed.add((data.why,))
@@ -352,9 +352,9 @@ class MetricsWatcher:
         self._count_guard(run, data)
 
     def _on_compaction_started(self, run: _Run, data: e.CompactionStarted) -> None:
-        run.summariser = self._models.of(data.provider, data.model)
+        run.summariser = self._models.get(data.provider, data.model)
         if run.status != "running":
-            self._move(run, "running")
+            self._set_status(run, "running")
 
     def _on_context_compacted(self, run: _Run, data: e.ContextCompacted) -> None:
         self.engine.compactions.add(("done",))

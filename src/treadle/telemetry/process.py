@@ -23,7 +23,7 @@ class ProcessFamilies:
         started.set(started_at)
         self.families = (self._memory, self._time, self._open, self._most, started)
 
-    def look(self) -> None:
+    def update(self) -> None:
         """Read the current values."""
         used = resource.getrusage(resource.RUSAGE_SELF)
         self._memory.set(_read_resident_bytes(used.ru_maxrss))

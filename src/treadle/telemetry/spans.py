@@ -120,7 +120,7 @@ class RunSpans:
         self._summary: _Open | None = None
         self._calls: dict[str, _Open] = {}
 
-    def tell(self, sequence: int, at: Instant, data: EventData) -> tuple[Span, ...]:
+    def apply(self, sequence: int, at: Instant, data: EventData) -> tuple[Span, ...]:
         """Apply one event, and return the spans that it ends."""
         tells = _HANDLERS.get(type(data))
         if tells is not None:

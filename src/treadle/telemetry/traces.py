@@ -77,12 +77,12 @@ class Traces:
         self._runs: dict[RunId, RunSpans] = {}
 
     def remember(self, event: Event) -> None:
-        self._of(event.origin).tell(event.sequence, event.timestamp, event.data)
+        self._find_spans(event.origin).apply(event.sequence, event.timestamp, event.data)
 
-    def see(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
-        run = self._of(origin)
+    def observe(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        run = self._find_spans(origin)
         for sequence, draft in enumerate(drafts, first):
-            for span in run.tell(sequence, draft.timestamp, draft.data):
+            for span in run.apply(sequence, draft.timestamp, draft.data):
                 self._export(run, span)
         if drafts and isinstance(drafts[-1].data, RunEnd):
             del self._runs[origin.run_id]
@@ -100,7 +100,7 @@ class Traces:
                 "the trace collector did not respond within %g s; the last spans are lost", timeout_seconds
             )
 
-    def _of(self, origin: Origin) -> RunSpans:
+    def _find_spans(self, origin: Origin) -> RunSpans:
         run = self._runs.get(origin.run_id)
         if run is None:
             run = self._runs[origin.run_id] = RunSpans(origin, self._contents)
@@ -111,7 +111,7 @@ class Traces:
         above = SpanPlace(run.run_id) if span.key else run.above
         made = self._tracer.start_span(
             span.name,
-            context=Context() if above is None else self._within(run.root, above),
+            context=Context() if above is None else self._make_parent_context(run.root, above),
             kind=KINDS[span.kind],
             attributes=span.attributes,
             start_time=_to_nanoseconds(span.began_at),
@@ -122,7 +122,7 @@ class Traces:
             made.set_status(Status(StatusCode.ERROR, span.error))
         made.end(_to_nanoseconds(span.ended_at))
 
-    def _within(self, root: RunId, above: SpanPlace) -> Context:
+    def _make_parent_context(self, root: RunId, above: SpanPlace) -> Context:
         """Return the context of a parent span. It ends later, so it does not exist yet; but whether it is sampled
         follows from its ids."""
         trace_id = compute_trace_id(root)

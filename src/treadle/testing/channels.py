@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from treadle.channels.parts import split_for
+from treadle.channels.parts import split_for_channel
 from treadle.ports.channel import Channel, ChannelRefused, Outgoing, OutgoingFile, UploadChannel
 
 HOSTILE = (
@@ -55,7 +55,7 @@ async def check_channel(
     assert await channel.send(Outgoing("check/long", conversation, longest)), "the longest text is accepted"
     wide = f"| name | about |\n|---|---|\n| wide | {'word ' * 12} |\n"
     rows = ["|a|b|"] * (traits.max_characters // 6)
-    for number, text in enumerate(split_for(channel, wide + "\n".join(rows))):
+    for number, text in enumerate(split_for_channel(channel, wide + "\n".join(rows))):
         assert await channel.send(Outgoing(f"check/table/{number}", conversation, text)), "a table is accepted"
     file = OutgoingFile("chart.png", "image/png", PNG)
     text = "with a file" if traits.combines_files else ""

@@ -25,19 +25,19 @@ class Cipher:
         self._cipher = AESGCM(key)
 
     def close(self, vault: str, name: str, version: int, value: str) -> bytes:
-        return self._encrypt(value.encode(), _bind("secret", vault, name, version))
+        return self._encrypt(value.encode(), _make_binding("secret", vault, name, version))
 
     def open(self, vault: str, name: str, version: int, sealed: bytes) -> str:
         """Return the decrypted value. Raise DecryptionFailed."""
-        return self._decrypt(sealed, _bind("secret", vault, name, version)).decode()
+        return self._decrypt(sealed, _make_binding("secret", vault, name, version)).decode()
 
     def check(self, vault: str) -> bytes:
         """Return a token that only this key decrypts, to tell a wrong key from a damaged value."""
-        return self._encrypt(_CHECKED, _bind("check", vault, "", 0))
+        return self._encrypt(_CHECKED, _make_binding("check", vault, "", 0))
 
-    def fits(self, vault: str, check: bytes) -> bool:
+    def is_key_of(self, vault: str, check: bytes) -> bool:
         try:
-            return self._decrypt(check, _bind("check", vault, "", 0)) == _CHECKED
+            return self._decrypt(check, _make_binding("check", vault, "", 0)) == _CHECKED
         except DecryptionFailed:
             return False
 
@@ -54,6 +54,6 @@ class Cipher:
             raise DecryptionFailed from error
 
 
-def _bind(kind: str, vault: str, name: str, version: int) -> bytes:
+def _make_binding(kind: str, vault: str, name: str, version: int) -> bytes:
     """Return what the value is bound to. None of the parts can contain the line break that separates them."""
     return "\n".join(("treadle", kind, vault, name, str(version))).encode()

@@ -105,7 +105,7 @@ def list_forms(value: str) -> Mapping[str, bool]:
         if len(text) < MIN_FORM_CHARS:
             continue  # encodings of so few characters occur in unrelated text
         in_utf8, *in_utf16 = _encode_text(text)
-        for encoded in chain(_encodings(in_utf8), *map(_utf16_encodings, in_utf16)):
+        for encoded in chain(_list_encodings(in_utf8), *map(_utf16_encodings, in_utf16)):
             if len(encoded) >= MIN_FORM_CHARS:
                 forms[encoded] = forms.get(encoded, False) or len(encoded) >= MIN_BROKEN_CHARS
     body = _pem_body(value)
@@ -118,27 +118,33 @@ def list_forms(value: str) -> Mapping[str, bool]:
 def _list_texts(value: str) -> Iterator[str]:
     """Yield the value as it is and as text formats write it, and each of its lines, which may appear alone."""
     lines = value.splitlines()
-    yield from _escapes(value)
+    yield from _list_escapes(value)
     if len(value.strip()) >= MIN_FORM_CHARS:
-        yield from _escapes(value.strip())
+        yield from _list_escapes(value.strip())
     if len(lines) > 1:
-        yield from _escapes("\r\n".join(lines))
+        yield from _list_escapes("\r\n".join(lines))
     for line in map(str.strip, lines if len(lines) > 1 else ()):
         if len(line) >= MIN_FORM_CHARS and not _PEM_FRAME.fullmatch(line):
-            yield from _escapes(line)
+            yield from _list_escapes(line)
 
 
-def _escapes(text: str) -> Iterator[str]:
+def _list_escapes(text: str) -> Iterator[str]:
     yield text
     plain, in_ascii = _json(text, "", ascii_only=False), _json(text, "", ascii_only=True)
-    yield from chain(_json_forms(text), _json_forms(plain), _url_forms(text), _html_forms(text), _shell_forms(text))
+    yield from chain(
+        _list_json_forms(text),
+        _list_json_forms(plain),
+        _list_url_forms(text),
+        _list_html_forms(text),
+        _list_shell_forms(text),
+    )
     yield from dict.fromkeys(_json(form, "", ascii_only=False) for form in (in_ascii, _json(plain, "", False)))
     yield text.replace('"', '""')  # CSV
     yield text.replace("'", "''")  # YAML, SQL
     yield from (quote(quote(text, safe=safe, errors="surrogatepass"), safe="") for safe in _UNRESERVED)
 
 
-def _json_forms(text: str) -> Iterator[str]:
+def _list_json_forms(text: str) -> Iterator[str]:
     for extra in _JSON_STYLES:
         for ascii_only in (True, False):
             yield _json(text, extra, ascii_only)
@@ -159,7 +165,7 @@ def _json(text: str, extra: str, ascii_only: bool, upper: bool = False) -> str:
     return text if _NEVER_ESCAPED.fullmatch(text) else "".join(map(escape, text))
 
 
-def _url_forms(text: str) -> Iterator[str]:
+def _list_url_forms(text: str) -> Iterator[str]:
     for safe in _UNRESERVED:
         encoded = quote(text, safe=safe, errors="surrogatepass")
         for form in (encoded, encoded.replace("%20", "+")):
@@ -167,7 +173,7 @@ def _url_forms(text: str) -> Iterator[str]:
             yield _PERCENT.sub(lambda byte: byte[0].lower(), form)
 
 
-def _html_forms(text: str) -> Iterator[str]:
+def _list_html_forms(text: str) -> Iterator[str]:
     basic = html.escape(text, quote=False)
     for apostrophe in _APOSTROPHES:
         for quotation in _QUOTES:
@@ -176,7 +182,7 @@ def _html_forms(text: str) -> Iterator[str]:
             yield form.encode("ascii", "xmlcharrefreplace").decode()
 
 
-def _shell_forms(text: str) -> Iterator[str]:
+def _list_shell_forms(text: str) -> Iterator[str]:
     """Yield the value as bash prints variables (`set`, `export -p`, `printf %q`, `set -x`) and as Python prints
     strings."""
     yield text.replace("'", "'\\''")
@@ -189,7 +195,7 @@ def _shell_forms(text: str) -> Iterator[str]:
     yield repr(text.encode("utf-8", "surrogatepass"))[2:-1]
 
 
-def _encodings(value: bytes) -> Iterator[str]:
+def _list_encodings(value: bytes) -> Iterator[str]:
     for digits in (value.hex(), value.hex().upper()):
         pairs = [digits[at : at + 2] for at in range(0, len(digits), 2)]
         yield digits

@@ -50,7 +50,7 @@ def find_key_place(home: Path, vault: str, environment: Mapping[str, str]) -> Ke
     if environment.get(KEY):
         return EnvironmentKey(environment)
     file = KeyFile(home / KEY_FILE)
-    if file.is_there:
+    if file.exists:
         return file
     return _open_keyring(vault) or file
 
@@ -95,7 +95,7 @@ class KeyFile:
         return f"the file {self._path}"
 
     @property
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         return self._path.exists() or self._next.exists()
 
     def keys(self) -> Iterator[bytes]:

@@ -87,7 +87,7 @@ class SecretStream:
         """Return the text up to `stable_end` with marks, and hold the rest."""
         before, self.held = text[:stable_end], text[stable_end:]
         for reading in self._readings:
-            reading.let_go(before, self.held)
+            reading.discard(before, self.held)
         return self._insert_marks(text, stable_end) if self._finds else before
 
     def _insert_marks(self, text: str, stable_end: int) -> str:

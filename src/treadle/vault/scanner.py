@@ -97,7 +97,7 @@ class TextReading(Protocol):
         nothing follows, so an escape at the end is complete."""
         ...
 
-    def let_go(self, before: str, held: str) -> None:
+    def discard(self, before: str, held: str) -> None:
         """Drop `before` from the beginning of the text; `held` is the rest."""
         ...
 
@@ -139,7 +139,7 @@ class PlainReading:
                 break
         return may_continue
 
-    def let_go(self, before: str, held: str) -> None:
+    def discard(self, before: str, held: str) -> None:
         if before and self._open:
             self._open = [Head(head.start - len(before), head.forms) for head in self._open]
 
@@ -308,7 +308,7 @@ class DecodedReading:
             start = self._index.find_partial_head(self._canonical, start + 1)
         return len(self._window)
 
-    def let_go(self, before: str, held: str) -> None:
+    def discard(self, before: str, held: str) -> None:
         """Move the window to the last known position at or before the start of the held text."""
         if not before:
             return

@@ -207,18 +207,18 @@ class VaultStore:
             )
             return row, cipher
         for key in (self._cipher.key if self._cipher else None, *self._place(row.id).keys()):
-            if key is not None and (cipher := Cipher(key)).fits(row.id, row.check):
+            if key is not None and (cipher := Cipher(key)).is_key_of(row.id, row.check):
                 self._cipher = cipher
                 return row, cipher
         raise self._explain_missing_key(row)
 
     def _find_cipher(self, row: _VaultRow) -> Cipher | None:
         """Return the cipher whose key fits. Completes a rotation that was interrupted before its last step."""
-        if self._cipher and self._cipher.fits(row.id, row.check):
+        if self._cipher and self._cipher.is_key_of(row.id, row.check):
             return self._cipher
         for position, key in enumerate(self._place(row.id).keys()):
             cipher = Cipher(key)
-            if cipher.fits(row.id, row.check):
+            if cipher.is_key_of(row.id, row.check):
                 self._cipher = cipher
                 if position:
                     with suppress(VaultError):  # the next reader retries
@@ -230,7 +230,7 @@ class VaultStore:
         """Make this the only key, if it is still current, under the lock that a rotation holds."""
         with transaction(self._open(), self.path):
             row = self._read_row()
-            if row and cipher.fits(row.id, row.check):
+            if row and cipher.is_key_of(row.id, row.check):
                 self._place(row.id).settle(cipher.key)
 
     def _place(self, vault: str) -> KeyPlace:

@@ -31,7 +31,7 @@ class HomeVault:
         self._snapshot = VaultSnapshot()
         self._grants: dict[str, tuple[SecretGrant, ...]] = {}
         self._redactor = SecretRedactor(())
-        self._handed_out: dict[tuple[str, str], None] = {}
+        self._revealed: dict[tuple[str, str], None] = {}
         self._last_warning: object = None
         self._poll_interval = poll_interval
         self._polled_at = -math.inf
@@ -61,20 +61,22 @@ class HomeVault:
     def read_granted_secrets(self, agent: str, tool: str) -> Mapping[str, str]:
         self._refresh()
         return {
-            name: self._hand_out(name) for name, grants in self._grants.items() if _is_granted(grants, agent, tool)
+            name: self._reveal_value(name)
+            for name, grants in self._grants.items()
+            if _is_granted(grants, agent, tool)
         }
 
     def reveal(self, name: str, agent: str, tool: str) -> str:
         self._refresh()
         grants = self._grants.get(name, ())
         if _is_granted(grants, agent, tool):
-            return self._hand_out(name)
+            return self._reveal_value(name)
         raise self._explain_refusal(name, agent, tool)
 
     def value(self, name: str) -> str | None:
         """Return one value for the engine itself, such as the key of a provider. No agent or tool gets it."""
         self._refresh()
-        return self._hand_out(name) if name in self._snapshot.values else None
+        return self._reveal_value(name) if name in self._snapshot.values else None
 
     def close(self) -> None:
         self._store.close()
@@ -86,12 +88,12 @@ class HomeVault:
         snapshot = self._store.read()
         self._snapshot = snapshot
         self._grants = {secret.name: secret.grants for secret in snapshot.secrets}
-        self._redactor = SecretRedactor((*snapshot.values.items(), *self._handed_out))
+        self._redactor = SecretRedactor((*snapshot.values.items(), *self._revealed))
         self._state = state
 
-    def _hand_out(self, name: str) -> str:
+    def _reveal_value(self, name: str) -> str:
         value = self._snapshot.values[name]
-        self._handed_out[name, value] = None
+        self._revealed[name, value] = None
         return value
 
     def _explain_refusal(self, name: str, agent: str, tool: str) -> SecretRefused:

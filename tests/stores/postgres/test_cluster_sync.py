@@ -78,7 +78,7 @@ class LiveText:
         self.origin = origin
         self.said = Token(request, 1, 0, text)
 
-    def so_far(self) -> Token:
+    def make_token(self) -> Token:
         return self.said
 
 

@@ -136,7 +136,9 @@ def test_a_commit_whose_answer_is_lost_is_not_made_again(url: str, folder: Path)
             process.wire.on_reply = once(b'"accepted"')
             advanced = await process.advance(claim, 2, [make_step(1)], [make_step(2)])
             assert (advanced.accepted, advanced.sequence) == (True, 4)
-            assert [sequence for sequence, _, _ in process.told.told_of(claim.origin.run_id)] == [3, 4], "told once"
+            assert [sequence for sequence, _, _ in process.told.list_published(claim.origin.run_id)] == [3, 4], (
+                "told once"
+            )
             process.wire.on_reply = once(b'"accepted"')
             assert (await process.end(claim, 4)).accepted, "an end is not taken for one by another"
             assert await process.types(claim.origin.run_id) == [*OPENING, "step_start", "step_start", "run_end"]
@@ -227,7 +229,9 @@ def test_cut_connections_cause_no_gaps_or_duplicates(url: str, folder: Path) -> 
                 events = await process.gapless(claim.origin.run_id)
                 assert len(events) == 2 + 30 + 1
                 assert len({event.event_id for event in events}) == len(events)
-                assert [entry[0] for entry in process.told.told_of(claim.origin.run_id)] == list(range(1, 34))
+                assert [entry[0] for entry in process.told.list_published(claim.origin.run_id)] == list(
+                    range(1, 34)
+                )
 
     run(scenario())
 

@@ -148,12 +148,12 @@ async def check_target(url: str, old: KeptOnFile) -> None:
         assert await other.find_matching("fact", 9) == await one.find_matching("fact", 9)
         asked = (OWN, "test", make_unit_vector(1, 3, 0.4), 4)
         assert await other.near(*asked) == await one.near(*asked)
-        assert not (await other.glance(OWN, "test")).is_behind
+        assert not (await other.read_overview(OWN, "test")).is_behind
         assert await there.kept.tokens.list() == await here.kept.tokens.list()
         assert await there.kept.schedules.list() == await here.kept.schedules.list()
         assert await there.kept.hooks.list() == await here.kept.hooks.list()
         assert await there.kept.webhooks.list() == await here.kept.webhooks.list()
-        assert await there.kept.webhooks.of(WEBHOOK.webhook_id) == [LETTER]
+        assert await there.kept.webhooks.list_letters(WEBHOOK.webhook_id) == [LETTER]
         again = IdempotentRequest(None, "POST", "b")
         assert (await there.kept.requests.begin(again, b"x", 1.0)).body == b"\x00\xff"
         before = await here.store.position()

@@ -108,12 +108,12 @@ def test_a_memory_that_is_committed_late_gets_its_vector(url: str) -> None:
             assert list(await shelf.list_unembedded(OWN, "test", 2, 5)) == []
             await slow.execute("COMMIT")
             await slow.close()
-            assert (await shelf.glance(OWN, "test")).is_behind
+            assert (await shelf.read_overview(OWN, "test")).is_behind
             [pending] = await shelf.list_unembedded(OWN, "test", 2, 5)
             assert pending.memory.text == "late"
             await shelf.embed(make_unit_vector(0, 1))
             assert await shelf.near(OWN, "test", make_unit_vector(0, 1), 5) == ["late", "early"]
-            assert not (await shelf.glance(OWN, "test")).is_behind
+            assert not (await shelf.read_overview(OWN, "test")).is_behind
 
     run(scenario())
 
@@ -160,17 +160,17 @@ def test_a_read_sees_one_snapshot(url: str) -> None:
             loop = asyncio.get_running_loop()
 
             def look(view: MemoryView) -> tuple[bool, bool]:
-                before = view.glance(OWN, None).is_empty
+                before = view.read_overview(OWN, None).is_empty
                 loop.call_soon_threadsafe(seen.set)
                 assert goes_on.wait(10)
-                return before, view.glance(OWN, None).is_empty
+                return before, view.read_overview(OWN, None).is_empty
 
             looking = asyncio.ensure_future(desk.memories.read(look))
             await seen.wait()
             await desk.memories.add([make_memory(1, "one")])
             goes_on.set()
             assert await looking == (True, True)
-            assert not (await MemoryStoreUnderTest(desk.memories).glance(OWN, None)).is_empty
+            assert not (await MemoryStoreUnderTest(desk.memories).read_overview(OWN, None)).is_empty
 
     run(scenario())
 
@@ -183,7 +183,7 @@ def test_an_abandoned_read_releases_its_connection(url: str) -> None:
             def look(view: MemoryView) -> None:
                 begun.set()
                 assert goes_on.wait(HANG_SECONDS)
-                view.glance(OWN, None)
+                view.read_overview(OWN, None)
                 asked.append("it was answered")
 
             for _ in range(6):  # more than there are connections
@@ -196,7 +196,7 @@ def test_an_abandoned_read_releases_its_connection(url: str) -> None:
                 with pytest.raises(asyncio.CancelledError):
                     await looking
             assert asked == []
-            assert (await MemoryStoreUnderTest(desk.memories).glance(OWN, None)).is_empty
+            assert (await MemoryStoreUnderTest(desk.memories).read_overview(OWN, None)).is_empty
 
     run(scenario())
 
@@ -249,10 +249,10 @@ def test_a_read_that_loses_its_connection_is_repeated(
             shelf, looks = MemoryStoreUnderTest(desk.memories), list[bool]()
 
             def look(view: MemoryView) -> bool:
-                looks.append(view.glance(OWN, None).is_empty)
+                looks.append(view.read_overview(OWN, None).is_empty)
                 if len(looks) == 1:
                     between.on_reply = once(b"SELECT")
-                return view.glance(OWN, None).is_empty
+                return view.read_overview(OWN, None).is_empty
 
             assert not await shelf.store.read(look)
             assert looks == [False, False]

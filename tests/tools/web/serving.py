@@ -11,7 +11,7 @@ from aiohttp import web
 from treadle.domain.ids import RunId, SessionId
 from treadle.ports.tool import ToolContext
 from treadle.tools.web import make_web_fetch
-from treadle.tools.web.addresses import Address, ResolveHost, VetAddress, why_not_public
+from treadle.tools.web.addresses import Address, ResolveHost, VetAddress, explain_not_public
 from treadle.tools.web.http_fetch import DEFAULT_LIMITS, FetchLimits
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -25,7 +25,7 @@ def anywhere(address: Address) -> str | None:
 
 def only_here(address: Address) -> str | None:
     """Treat the first address of this machine as a public one."""
-    return None if str(address) == "127.0.0.1" else why_not_public(address)
+    return None if str(address) == "127.0.0.1" else explain_not_public(address)
 
 
 async def here(host: str, port: int) -> Sequence[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.tools.web.serving import fetched
 from treadle.ports.tool import ToolError
-from treadle.tools.web.addresses import resolve_host, why_not_public, why_not_public_name
+from treadle.tools.web.addresses import explain_not_public, explain_not_public_name, resolve_host
 
 each = pytest.mark.parametrize
 NOT_PUBLIC = [
@@ -33,12 +33,12 @@ PUBLIC = [
 
 @each("address", NOT_PUBLIC)
 def test_private_and_special_addresses_are_refused(address: str) -> None:
-    assert why_not_public(ip_address(address))
+    assert explain_not_public(ip_address(address))
 
 
 @each("address", PUBLIC)
 def test_addresses_of_the_public_internet_are_accepted(address: str) -> None:
-    assert why_not_public(ip_address(address)) is None
+    assert explain_not_public(ip_address(address)) is None
 
 
 @each(
@@ -47,14 +47,14 @@ def test_addresses_of_the_public_internet_are_accepted(address: str) -> None:
      "example.com.", "127.1", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "127.0.0.1.", "a.0x1", ""],
 )  # fmt: skip
 def test_local_and_internal_names_are_refused(host: str) -> None:
-    assert why_not_public_name(host)
+    assert explain_not_public_name(host)
 
 
 @each(
     "host", ["example.com", "xn--bcher-kva.example", "1.1.1.1", "2606:4700::1111", "internal.example.com", "0x.dev"]
 )
 def test_public_names_are_left_to_the_resolver(host: str) -> None:
-    assert why_not_public_name(host) is None
+    assert explain_not_public_name(host) is None
 
 
 @each(
@@ -95,7 +95,7 @@ def test_invalid_urls_are_refused_without_a_connection(url: str, words: str) -> 
         raise OSError("looked up")
 
     with pytest.raises(ToolError) as raised:
-        asyncio.run(fetched(url, why_not_public, nowhere))
+        asyncio.run(fetched(url, explain_not_public, nowhere))
     assert words in str(raised.value)
 
 
@@ -105,10 +105,10 @@ def test_a_name_that_resolves_to_a_private_address_is_refused(address: str) -> N
         return ["1.1.1.1", address]
 
     with pytest.raises(ToolError, match=r"is not fetched: innocent\.example is at"):
-        asyncio.run(fetched("https://innocent.example/", why_not_public, mixed))
+        asyncio.run(fetched("https://innocent.example/", explain_not_public, mixed))
 
 
 def test_addresses_from_the_system_resolver_are_vetted() -> None:
     assert asyncio.run(resolve_host("127.0.0.1", 80)) == ["127.0.0.1"]
     with pytest.raises(ToolError, match="was not found"):
-        asyncio.run(fetched("https://no-such-host.invalid/", why_not_public, resolve_host))
+        asyncio.run(fetched("https://no-such-host.invalid/", explain_not_public, resolve_host))

@@ -48,20 +48,24 @@ def max_input_tokens(state: RunState) -> int:
 def make_room(state: RunState, size: int) -> Compact | TruncateResults | None:
     """Return what to do before a request of this size is sent, or None."""
     limit = state.agent.limits.history_messages
-    if limit is not None and "history" not in state.context.spent and (step := _plan_history_limit(state, limit)):
+    if (
+        limit is not None
+        and "history" not in state.context.stages_used
+        and (step := _plan_history_limit(state, limit))
+    ):
         return step
     refused = state.attempts.failure is not None and state.attempts.failure.compact
     guessed = refused and state.attempts.failure is not None and state.attempts.failure.guessed
     if guessed:
-        return _plan_stage(state, "compact", "overflow") if not state.context.spent & set(STAGES) else None
+        return _plan_stage(state, "compact", "overflow") if not state.context.stages_used & set(STAGES) else None
     if refused or size > max_input_tokens(state):
         for stage in STAGES:
-            if stage not in state.context.spent and (step := _plan_stage(state, stage, "overflow")):
+            if stage not in state.context.stages_used and (step := _plan_stage(state, stage, "overflow")):
                 return step
         return None
     if size <= state.agent.compaction.at * state.window or state.segment.reason == "undo":
         return None
-    step = None if "compact" in state.context.spent else plan_compaction(state, "compact", "threshold")
+    step = None if "compact" in state.context.stages_used else plan_compaction(state, "compact", "threshold")
     return step if step is not None and _is_worth_it(state, size, step) else None
 
 
@@ -76,10 +80,10 @@ def may_be_too_long(state: RunState) -> bool:
     """Return whether a rejection without a reason may be due to the length, so that a shorter transcript is worth
     a try."""
     is_large = estimate_input(state) >= min(LONG_INPUT_TOKENS, LONG_INPUT_SHARE * state.window)
-    return is_large and not state.context.shortened and len(state.transcript.messages) > 2
+    return is_large and not state.context.has_guessed_overflow and len(state.transcript.messages) > 2
 
 
-def overflows(state: RunState, size: int) -> bool:
+def exceeds_window(state: RunState, size: int) -> bool:
     """Return whether a request of this size cannot be sent.
 
     Until the provider has reported a count, the estimate is not reliable and the request is sent."""

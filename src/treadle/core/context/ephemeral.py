@@ -22,7 +22,7 @@ _PLACES: Final[Mapping[Asker, str]] = {  # a message through the API comes from 
 def make_preface(state: RunState, now: Instant) -> str:
     """Return the time and place to put before the latest message, or "" if there is none from a user or a
     schedule."""
-    if not state.unrecalled:
+    if not state.texts_to_recall:
         return ""
     asker = state.review.asker
     if asker in _PLACES:

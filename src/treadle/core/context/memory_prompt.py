@@ -57,7 +57,7 @@ def list_memories(memories: Sequence[Memory], before: str = "") -> tuple[str, tu
     return text, tuple(shown)
 
 
-def recalled_lines(text: str) -> Sequence[str]:
+def list_recalled_lines(text: str) -> Sequence[str]:
     """Return the lines of recalled memory in a message."""
     _, opening, rest = text.partition(_OPENING)
     return rest.partition(_CLOSING)[0].split("\n") if opening else ()

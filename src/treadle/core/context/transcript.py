@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec import structs
 
-from treadle.core.context.memory_prompt import recalled_lines
+from treadle.core.context.memory_prompt import list_recalled_lines
 from treadle.core.context.tokens import estimate_message
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse, make_sendable
 from treadle.ports.model import Conversation
@@ -102,7 +102,7 @@ class Transcript:
         if message.role == "user":
             for part in message.parts:
                 if isinstance(part, Text):
-                    self.recalled.update(recalled_lines(part.text))
+                    self.recalled.update(list_recalled_lines(part.text))
                 elif isinstance(part, Image):
                     self.image_characters += len(part.data)
 

@@ -19,14 +19,14 @@ def truncate_text(text: str, max_characters: int, call_id: str, whole: int | Non
     """Return the head and the tail of a long text, with a mark between them.
 
     `whole` is the original length, if the text was truncated before."""
-    head, tail = shown_lengths(max_characters)
+    head, tail = compute_shown_lengths(max_characters)
     length = len(text) if whole is None else whole
     left_out = length - head - tail
     how = f'recall(call_id="{call_id}", start={head}) reads on from there'
     return f"{text[:head]}\n[… {left_out} of {length} characters are left out here; {how} …]\n{text[-tail:]}"
 
 
-def shown_lengths(max_characters: int) -> tuple[int, int]:
+def compute_shown_lengths(max_characters: int) -> tuple[int, int]:
     """Return how many characters of the beginning and of the end are shown."""
     head = int(max_characters * HEAD_SHARE)
     return head, max_characters - head

@@ -10,17 +10,17 @@ from treadle.domain.messages import user
 @on(e.AgentSpawn)
 def _on_agent_spawn(state: RunState, data: e.AgentSpawn) -> None:
     state.status, state.waiting = "running", None
-    child = state.family.children[data.call_id] = Child(data, state.latest_at)
+    child = state.tree.children[data.call_id] = Child(data, state.latest_at)
     if data.end is not None:
-        state.evaluation.judging = child
+        state.evaluation.evaluator = child
     for call in state.find_calls(data.call_id):
         call.phase, call.attempts, call.started, call.arguments = "delegated", 1, state.sequence, data.arguments
-        state.tally.actions += 1
+        state.usage.actions += 1
 
 
 @on(e.AgentEnd)
 def _on_agent_end(state: RunState, data: e.AgentEnd) -> None:
-    child = state.family.children.get(data.call_id)
+    child = state.tree.children.get(data.call_id)
     if child is not None and child.end is None:
         child.end = data
     state.waiting = None
@@ -29,13 +29,13 @@ def _on_agent_end(state: RunState, data: e.AgentEnd) -> None:
 @on(e.AgentTold)
 def _on_agent_told(state: RunState, data: e.AgentTold) -> None:
     for call_id in data.call_ids:
-        child = state.family.children[call_id]
+        child = state.tree.children[call_id]
         child.signal, child.signalled_at = None if data.what == "resume" else data.what, state.latest_at
 
 
 @on(e.AgentWaiting)
 def _on_agent_waiting(state: RunState, data: e.AgentWaiting) -> None:
-    child = state.family.children.get(data.call_id)
+    child = state.tree.children.get(data.call_id)
     if child is not None:
         child.paused_since = child.paused_since if child.waiting else state.latest_at
         child.waiting.add(data.run_id)
@@ -44,9 +44,9 @@ def _on_agent_waiting(state: RunState, data: e.AgentWaiting) -> None:
 @on(e.AgentAnswered)
 def _on_agent_answered(state: RunState, data: e.AgentAnswered) -> None:
     if not data.call_id:
-        state.family.asks_people = False
+        state.tree.is_wait_reported = False
         return
-    child = state.family.children.get(data.call_id)
+    child = state.tree.children.get(data.call_id)
     if child is not None and data.run_id in child.waiting:
         child.waiting.discard(data.run_id)
         child.paused_seconds += 0.0 if child.waiting else max(0.0, state.latest_at - child.paused_since)
@@ -54,18 +54,18 @@ def _on_agent_answered(state: RunState, data: e.AgentAnswered) -> None:
 
 @on(e.QualityScored)
 def _on_quality_scored(state: RunState, data: e.QualityScored) -> None:
-    state.evaluation.judged.append(data)
-    child, state.evaluation.judging, state.evaluation.judged_request = (
-        state.evaluation.judging,
+    state.evaluation.verdicts.append(data)
+    child, state.evaluation.evaluator, state.evaluation.evaluated_request = (
+        state.evaluation.evaluator,
         None,
         state.attempts.request,
     )
     if data.note:
-        state.evaluation.kept = None if child is None else child.spawn.end
+        state.evaluation.fallback_end = None if child is None else child.spawn.end
         state.turn.inbox.append(user(data.note))
         state.turn.answer_so_far = ""
 
 
 @on(e.ErrorAnalyzed)
 def _on_error_analyzed(state: RunState, data: e.ErrorAnalyzed) -> None:
-    state.evaluation.analyzed, state.evaluation.judging = data, None
+    state.evaluation.analyzed, state.evaluation.evaluator = data, None

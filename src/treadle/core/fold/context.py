@@ -16,14 +16,14 @@ from treadle.domain import events as e
 from treadle.domain.messages import Message, user
 
 
-def _revise(state: RunState, messages: Iterable[Message]) -> None:
+def _replace_transcript(state: RunState, messages: Iterable[Message]) -> None:
     """Replace the transcript with these messages, in a form that no provider rejects."""
     state.transcript = make_transcript(messages)
     state.context.tokens.invalidate()
-    state.context.revised = True
+    state.context.is_rewritten = True
 
 
-def _made_room(state: RunState) -> None:
+def _allow_retry(state: RunState) -> None:
     """Allow a retry of a request that was rejected as too long."""
     if state.attempts.failure is not None and state.attempts.failure.compact:
         state.attempts.failure, state.attempts.failures, state.attempts.retry_at = None, 0, None
@@ -33,26 +33,26 @@ def _made_room(state: RunState) -> None:
 def _on_context_trimmed(state: RunState, data: e.ContextTrimmed) -> None:
     messages, (first, last) = state.transcript.messages, data.dropped
     left = [*messages[:first], *(messages[index] for index in data.kept), *messages[last:]]
-    _revise(state, truncate_results(left, frozenset(data.results), data.longest))
-    state.context.spent.add(data.stage)
-    _made_room(state)
+    _replace_transcript(state, truncate_results(left, frozenset(data.results), data.longest))
+    state.context.stages_used.add(data.stage)
+    _allow_retry(state)
 
 
 @on(e.CompactionStarted)
 def _on_compaction_started(state: RunState, data: e.CompactionStarted) -> None:
     state.status, state.waiting = "running", None
-    state.context.compacting = True
-    state.tally.model_calls += 1
-    state.tally.repeated_calls += data.repeats_lost
+    state.context.is_compacting = True
+    state.usage.model_calls += 1
+    state.usage.repeated_calls += data.repeats_lost
 
 
 @on(e.CompactionFailed)
 def _on_compaction_failed(state: RunState, data: e.CompactionFailed) -> None:
-    state.context.compacting, state.context.compaction = False, data
+    state.context.is_compacting, state.context.compaction = False, data
     state.context.failed_at = state.transcript.tokens
-    state.context.spent.add(data.stage)
+    state.context.stages_used.add(data.stage)
     state.spend(data.usage, data.duration_ms, data.cost)
-    state.tally.model_calls += data.calls - 1  # the first was counted when it started
+    state.usage.model_calls += data.calls - 1  # the first was counted when it started
 
 
 @on(e.ContextCompacted)
@@ -60,26 +60,26 @@ def _on_context_compacted(state: RunState, data: e.ContextCompacted) -> None:
     messages = state.transcript.messages
     kept = [messages[index] for index in data.kept]
     summary = make_summary_message(data.summary)
-    _revise(state, [*messages[: data.first], summary, *kept, *messages[data.last :]])
-    state.context.compacting, state.context.compaction = False, data
-    state.context.spent.add(data.stage)
+    _replace_transcript(state, [*messages[: data.first], summary, *kept, *messages[data.last :]])
+    state.context.is_compacting, state.context.compaction = False, data
+    state.context.stages_used.add(data.stage)
     state.spend(data.usage, data.duration_ms, data.cost)
-    state.tally.model_calls += data.calls - 1  # the first was counted when it started
+    state.usage.model_calls += data.calls - 1  # the first was counted when it started
     state.guards.suspicion.finish(MODEL_CALL)
-    _made_room(state)
+    _allow_retry(state)
 
 
 @on(e.SegmentOpened)
 def _on_segment_opened(state: RunState, data: e.SegmentOpened) -> None:
     state.segment, state.segment_at = data, state.latest_at
     if data.reason == "reset":
-        _revise(state, ())
+        _replace_transcript(state, ())
 
 
 @on(e.CompactionUndone)
 def _on_compaction_undone(state: RunState, data: e.CompactionUndone) -> None:
     messages = state.transcript.messages
-    _revise(state, [*messages[: data.first], *data.messages, *messages[data.last :]])
+    _replace_transcript(state, [*messages[: data.first], *data.messages, *messages[data.last :]])
 
 
 @on(e.MessagePinned)
@@ -90,12 +90,12 @@ def _on_message_pinned(state: RunState, data: e.MessagePinned) -> None:
         messages.append(pinned)
     else:
         messages[data.index] = pinned
-    _revise(state, messages)
+    _replace_transcript(state, messages)
 
 
 @on(e.CommandObeyed)
 def _on_command_obeyed(state: RunState, data: e.CommandObeyed) -> None:
-    state.obeyed = data
+    state.command_result = data
 
 
 @on(e.MemoryRecalled)

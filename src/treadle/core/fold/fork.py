@@ -9,14 +9,14 @@ from treadle.domain import events as e
 @on(e.RunForked)
 def _on_run_forked(state: RunState, data: e.RunForked) -> None:
     messages = state.transcript.messages
-    state.asked = data.asked
+    state.submitted_text = data.asked
     state.context.tasks = [messages[index] for index in data.tasks if index < len(messages)]
     state.attempts.route, state.attempts.plain, state.prompt.recalled = data.route, data.plain, data.recalled
     if data.workspace:
-        state.prompt.kept_notes = (data.workspace, data.notes)
+        state.prompt.session_notes = (data.workspace, data.notes)
     for turn in data.calls:
         state.ledger.add_reused_calls(turn)
-    _count_on(state, data.counters)
+    _restore_counters(state, data.counters)
     if (known := data.measured) is not None:
         state.context.counted_by = (known.provider, known.model)
         state.context.tokens = TokenCount(
@@ -25,12 +25,12 @@ def _on_run_forked(state: RunState, data: e.RunForked) -> None:
         )  # fmt: skip
 
 
-def _count_on(state: RunState, counted: e.Counters) -> None:
+def _restore_counters(state: RunState, counted: e.Counters) -> None:
     state.turn.answer_so_far, state.guards.continuations = counted.answer, counted.continuations
     state.guards.empty_turns, state.guards.rejected_outputs = counted.empty_turns, counted.rejected_outputs
     state.guards.phantom_claims = counted.claims
-    state.guards.claimed = (state.answer, counted.claim) if counted.claim else None
-    state.guards.actions_at_claim = state.tally.actions
+    state.guards.claimed_answer = (state.answer, counted.claim) if counted.claim else None
+    state.guards.actions_at_claim = state.usage.actions
     recovery = state.guards.recovery
     recovery.quiet_steps, recovery.stage, recovery.detected_at = (
         counted.quiet_steps, counted.stage, counted.detected_at,

@@ -19,7 +19,7 @@ SILENT_STORED = "[no reply needed]"
 
 @on(e.StepStart)
 def _on_step_start(state: RunState, data: e.StepStart) -> None:
-    state.step = StepUsage(data.step, open=True, began_at=state.latest_at)
+    state.step = StepUsage(data.step, is_open=True, began_at=state.latest_at)
 
 
 @on(e.LlmRequest)
@@ -29,16 +29,16 @@ def _on_llm_request(state: RunState, data: e.LlmRequest) -> None:
     if turn.inbox:
         state.transcript.add(join_messages(turn.inbox, data.preface))
         turn.inbox = []
-        if state.unrecalled:  # a message was sent, besides the engine's notes
+        if state.texts_to_recall:  # a message was sent, besides the engine's notes
             state.context.tasks.append(state.transcript.messages[-1])
-    attempts.request, attempts.in_flight, state.steered = state.sequence, True, None
-    attempts.aside, state.unrecalled = data.aside, []
+    attempts.request, attempts.in_flight, state.steer_mode = state.sequence, True, None
+    attempts.aside, state.texts_to_recall = data.aside, []
     attempts.retry_at = attempts.failure = None
     turn.reply = None
     state.set_calls([])
     state.step.attempts += 1
-    state.tally.model_calls += 1
-    state.tally.repeated_calls += data.repeats_lost
+    state.usage.model_calls += 1
+    state.usage.repeated_calls += data.repeats_lost
     if not data.tools_offered:
         state.guards.recovery.report_due = False
 
@@ -46,13 +46,13 @@ def _on_llm_request(state: RunState, data: e.LlmRequest) -> None:
 @on(e.LlmResponse)
 def _on_llm_response(state: RunState, data: e.LlmResponse) -> None:
     attempts, turn, guards, step = state.attempts, state.turn, state.guards, state.step
-    attempts.in_flight = attempts.tried_once = False
+    attempts.in_flight = attempts.has_retried_once = False
     attempts.failures = attempts.keys_tried = 0
     guards.suspicion.finish(MODEL_CALL)
-    turn.reply, state.context.spent = data, set()
+    turn.reply, state.context.stages_used = data, set()
     state.spend(data.usage, data.duration_ms, data.cost)
-    if state.tally.first_token_ms is None:
-        state.tally.first_token_ms = data.first_token_ms
+    if state.usage.first_token_ms is None:
+        state.usage.first_token_ms = data.first_token_ms
     parts, text, uses = data.parts, "", list[ToolUse]()
     for part in parts:
         if isinstance(part, Text):
@@ -67,7 +67,7 @@ def _on_llm_response(state: RunState, data: e.LlmResponse) -> None:
     _add_reply(state, data.usage, parts)
     state.set_calls([state.ledger.add_call(use, state.tools.get(use.name)) for use in uses])
     for call_id, name in data.secrets:
-        _held_secret(state, call_id, name)
+        _add_call_secret(state, call_id, name)
     step.calls = len(uses)
     if guards.continuations:
         turn.answer_so_far += text
@@ -76,7 +76,7 @@ def _on_llm_response(state: RunState, data: e.LlmResponse) -> None:
     if data.stop != "max_tokens" or uses:
         guards.continuations = 0
     if stripped:
-        step.told_something = True
+        step.has_news = True
     if stripped or uses:
         guards.empty_turns = 0
     if uses:
@@ -94,7 +94,7 @@ def _add_reply(state: RunState, usage: Usage, parts: tuple[Part, ...]) -> None:
         state.context.tokens.report(counted, transcript.tokens, usage.output_tokens, transcript.tokens - before)
 
 
-def _held_secret(state: RunState, call_id: str, name: str) -> None:
+def _add_call_secret(state: RunState, call_id: str, name: str) -> None:
     for call in state.find_calls(call_id):
         call.secrets = (*call.secrets, name)
 
@@ -107,7 +107,7 @@ def _on_llm_error(state: RunState, data: e.LlmError) -> None:
         state.attempts.keys_tried += 1
     elif not data.repair and data.longest_reply is None:  # those are retried once
         state.attempts.failures += 1
-    state.context.shortened = state.context.shortened or data.guessed
+    state.context.has_guessed_overflow = state.context.has_guessed_overflow or data.guessed
     if data.compact:
         state.context.ceiling = int(state.transcript.tokens * REFUSED_SIZE_SHARE)
     state.spend(data.usage, data.duration_ms, data.cost)
@@ -116,7 +116,7 @@ def _on_llm_error(state: RunState, data: e.LlmError) -> None:
 @on(e.LlmRetry)
 def _on_llm_retry(state: RunState, data: e.LlmRetry) -> None:
     if state.attempts.failure is not None and state.attempts.failure.once:
-        state.attempts.tried_once = True
+        state.attempts.has_retried_once = True
     state.attempts.failure, state.attempts.retry_at = None, data.wake_at
     state.attempts.plain = (state.attempts.plain or data.plain) and not data.filled
     state.attempts.filled = state.attempts.filled or data.filled
@@ -128,9 +128,9 @@ def _on_llm_retry(state: RunState, data: e.LlmRetry) -> None:
 def _on_llm_fallback(state: RunState, data: e.LlmFallback) -> None:
     attempts, context = state.attempts, state.context
     state.model = None
-    context.ceiling, context.spent, context.shortened = None, set(), False
+    context.ceiling, context.stages_used, context.has_guessed_overflow = None, set(), False
     attempts.route, attempts.longest_reply = data.to, None
-    attempts.plain = attempts.filled = attempts.tried_once = False
+    attempts.plain = attempts.filled = attempts.has_retried_once = False
     attempts.fallbacks_used += 1
     attempts.failures = attempts.keys_tried = 0
     attempts.failure = attempts.retry_at = None
@@ -143,10 +143,10 @@ def _on_step_end(state: RunState, _: e.StepEnd) -> None:
         state.guards.suspicion.clear()
     recovery = state.guards.recovery
     recovery.refused_tool = None
-    if state.step.told_something:
+    if state.step.has_news:
         recovery.quiet_steps = 0
     else:
         recovery.quiet_steps += 1
-    if recovery.quiet_steps == 0 and state.ledger.worst_failure()[1] < WARN_AFTER_FAILURES:
+    if recovery.quiet_steps == 0 and state.ledger.find_worst_failure()[1] < WARN_AFTER_FAILURES:
         recovery.stage, recovery.detected_at = None, 0
-    state.step.open = False
+    state.step.is_open = False

@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from treadle.core.accounts import account_ceilings, model_call_accounts, tree_ceilings
+from treadle.core.accounts import list_account_ceilings, list_model_call_accounts, list_tree_ceilings
 from treadle.core.context.projection import set_preamble
 from treadle.core.context.tokens import TokenCount
 from treadle.core.fold.registry import on
@@ -17,11 +17,11 @@ FOR_PEOPLE: tuple[str, ...] = get_args(e.ReviewerWait)
 @on(e.RunQueued)
 def _on_run_queued(state: RunState, data: e.RunQueued) -> None:
     state.agent, state.review.asker, state.command = data.agent, data.asker, data.command
-    state.family.queued = data
-    state.family.trees = tree_ceilings(state.origin.run_id, data.agent, data.lineage)
+    state.tree.queued = data
+    state.tree.ceilings = list_tree_ceilings(state.origin.run_id, data.agent, data.lineage)
     state.accounts = (
-        *account_ceilings(data.agent, data.token, data.token_quotas, data.lineage),
-        *model_call_accounts(state.family.trees),
+        *list_account_ceilings(data.agent, data.token, data.token_quotas, data.lineage),
+        *list_model_call_accounts(state.tree.ceilings),
     )
     state.credits_per_dollar = data.credits_per_dollar
     state.prompt.instructions = data.instructions
@@ -37,8 +37,8 @@ def _on_heartbeat_fired(state: RunState, _: e.HeartbeatFired) -> None:
 @on(e.UserMessage)
 def _on_user_message(state: RunState, data: e.UserMessage) -> None:
     state.turn.inbox.append(data.message)
-    state.asked = data.message.text
-    state.unrecalled.append(state.asked)
+    state.submitted_text = data.message.text
+    state.texts_to_recall.append(state.submitted_text)
 
 
 @on(e.RunStart)
@@ -65,7 +65,7 @@ def _on_model_resolved(state: RunState, data: e.ModelResolved) -> None:
 def _on_run_waiting(state: RunState, data: e.RunWaiting) -> None:
     state.status, state.waiting = "waiting", data
     if state.lineage is not None and state.lineage.above and data.reason in FOR_PEOPLE:
-        state.family.asks_people = True
+        state.tree.is_wait_reported = True
 
 
 @on(e.RunRecovered)
@@ -78,7 +78,7 @@ def _on_run_recovered(state: RunState, data: e.RunRecovered) -> None:
 @on(e.RunEnd)
 def _on_run_end(state: RunState, data: e.RunEnd) -> None:
     state.status, state.outcome = data.status, data.outcome
-    state.step.open = False
+    state.step.is_open = False
 
 
 # ── Deliveries ─────────────────────────────────────────────────────────────────────────────────────
@@ -87,9 +87,9 @@ def _on_run_end(state: RunState, data: e.RunEnd) -> None:
 @on(e.MessageSteered)
 def _on_message_steered(state: RunState, data: e.MessageSteered) -> None:
     state.turn.inbox.append(data.message)
-    state.unrecalled.append(data.message.text)
-    state.steered = "interrupt" if "interrupt" in (data.mode, state.steered) else "steer"
-    state.interrupted, state.waiting, state.evaluation.kept = None, None, None
+    state.texts_to_recall.append(data.message.text)
+    state.steer_mode = "interrupt" if "interrupt" in (data.mode, state.steer_mode) else "steer"
+    state.interrupted, state.waiting, state.evaluation.fallback_end = None, None, None
     state.is_scheduled = False
 
 
@@ -100,7 +100,7 @@ def _on_run_interrupted(state: RunState, data: e.RunInterrupted) -> None:
 
 @on(e.ResumeRequested)
 def _on_resume_requested(state: RunState, _: e.ResumeRequested) -> None:
-    if state.interrupted is not None and state.evaluation.judging is None:  # else it had nothing left to say
+    if state.interrupted is not None and state.evaluation.evaluator is None:  # else it had nothing left to say
         state.turn.inbox.append(user("(You were interrupted. Go on where you stopped.)"))
     state.interrupted, state.waiting = None, None
 

@@ -16,13 +16,13 @@ def _on_tool_call_start(state: RunState, data: e.ToolCallStart) -> None:
     for call in state.find_calls(data.call_id):
         call.phase = "started"
         call.attempts, call.started, call.arguments = data.attempt, state.sequence, data.arguments
-    state.tally.actions += 1
+    state.usage.actions += 1
 
 
 @on(e.ToolCallEnd)
 def _on_tool_call_end(state: RunState, data: e.ToolCallEnd) -> None:
     state.guards.suspicion.finish(data.name)
-    content = _observation(state, "ok", data)
+    content = _render_observation(state, "ok", data)
     _end_call(state, ToolResult(data.call_id, content, images=data.images), data.content, data.duration_ms)
 
 
@@ -34,7 +34,7 @@ def _on_tool_call_error(state: RunState, data: e.ToolCallError) -> None:
         state.guards.suspicion.finish(data.name)
     if data.kind == "cancelled":
         state.stopped.append(f"{data.name} ({data.call_id})")
-    content = _observation(state, data.kind, data)
+    content = _render_observation(state, data.kind, data)
     result = ToolResult(data.call_id, content, is_error=True)
     if data.kind in ("denied", "too_many"):  # such a refusal says nothing about the tool
         _refuse_call(state, data.call_id, result, counts=False)
@@ -62,7 +62,7 @@ def _on_hook_blocked(state: RunState, data: e.HookBlocked) -> None:
     _refuse_call(state, data.call_id, _make_blocked_result(state, data.call_id, data.content))
 
 
-def _observation(state: RunState, status: str, data: e.ToolCallEnd | e.ToolCallError) -> str:
+def _render_observation(state: RunState, status: str, data: e.ToolCallEnd | e.ToolCallError) -> str:
     header = make_header(status, data.duration_ms, data.exit_code, data.truncated, state.prompt.result_header)
     return header + data.content
 
@@ -73,22 +73,22 @@ def _make_blocked_result(state: RunState, call_id: str, content: str) -> ToolRes
 
 def _refuse_call(state: RunState, call_id: str, result: ToolResult, counts: bool = True) -> None:
     for call in state.find_calls(call_id):
-        state.turn.unanswered -= call.result is None
+        state.turn.unanswered_calls -= call.result is None
         state.ledger.add_refusal(call, result, counts)
     _answer_calls(state)
 
 
 def _end_call(state: RunState, result: ToolResult, content: str, duration_ms: int) -> None:
-    state.tally.tool_ms += duration_ms
+    state.usage.tool_ms += duration_ms
     for call in state.find_calls(result.call_id):
-        state.turn.unanswered -= call.result is None
+        state.turn.unanswered_calls -= call.result is None
         is_new = state.ledger.add_result(call, result, content, state.tools.get(call.name))
-        state.step.told_something = state.step.told_something or is_new
+        state.step.has_news = state.step.has_news or is_new
     _answer_calls(state)
 
 
 def _answer_calls(state: RunState) -> None:
     """Add the results to the transcript, in the order of the calls, once every call of the turn has one."""
-    if state.turn.unanswered == 0:
+    if state.turn.unanswered_calls == 0:
         results = [call.result for call in state.turn.calls if call.result is not None]
         state.transcript.add(Message("tool", tuple(results)))

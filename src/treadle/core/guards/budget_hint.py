@@ -25,7 +25,7 @@ def judge(state: RunState, now: Instant) -> WarnModel | None:
 def _count_steps(state: RunState) -> tuple[int | None, int]:
     """Return the limit and the number of used steps, of the run or of the tree that it shares them with, as far as
     it knows."""
-    shared = [tree.steps for tree in state.family.trees if tree.steps is not None]
+    shared = [tree.steps for tree in state.tree.ceilings if tree.steps is not None]
     if not shared:
         return state.agent.limits.max_steps, state.step.number
     before = 0 if state.lineage is None else state.lineage.steps_before

@@ -20,7 +20,7 @@ ClaimForm = Literal["deed", "state"]
 class ActionClaim(Struct, frozen=True):
     act: Act
     sentence: str
-    told_as: ClaimForm = "deed"
+    form: ClaimForm = "deed"
 
 
 _MAX_SENTENCES: Final = 400
@@ -142,7 +142,7 @@ class _Verb(Struct, frozen=True):
 
 
 class _Sentence(Struct, frozen=True):
-    said: str
+    text: str
     """In lower case, with plain apostrophes, and with spaces around dashes."""
     words: list[_Word]
     vocabulary: frozenset[str]
@@ -152,16 +152,16 @@ class _Sentence(Struct, frozen=True):
 
 def _read(sentence: str, shows_text: bool) -> _Sentence:
     said = " ".join(sentence.lower().replace("\u2019", "'").replace("\u2014", " \u2014 ").split())
-    words = [_Word(_bare(one[0]), one.start(), one.end(), _is_place(one[0])) for one in _WORD.finditer(said)]
-    return _Sentence(said, words, _vocabulary(words), _has_place(words), shows_text)
+    words = [_Word(_strip_marks(one[0]), one.start(), one.end(), _is_place(one[0])) for one in _WORD.finditer(said)]
+    return _Sentence(said, words, _collect_vocabulary(words), _has_place(words), shows_text)
 
 
-def _bare(word: str) -> str:
+def _strip_marks(word: str) -> str:
     return word.strip("'./+-~")
 
 
-def _bare_words(text: str) -> list[str]:
-    return [_bare(word) for word in _WORD.findall(text)]
+def _split_words(text: str) -> list[str]:
+    return [_strip_marks(word) for word in _WORD.findall(text)]
 
 
 def _is_place(word: str) -> bool:
@@ -171,7 +171,7 @@ def _is_place(word: str) -> bool:
     return bool(name and ending in _FILE_ENDING) or bool(user and "." in host) or "/" in word[1:]
 
 
-def _verbs(said: str, words: list[_Word]) -> Iterator[_Verb]:
+def _find_verbs(said: str, words: list[_Word]) -> Iterator[_Verb]:
     for at, word in enumerate(words):
         last, act = at, _ACT_OF.get(word.text)
         if word.text == "let" and (words_to_know := _count_words_to_know(words[at + 1 : at + 6])):
@@ -186,7 +186,7 @@ def _count_words_to_know(words: list[_Word]) -> int:
     return texts.index("know") + 1 if "know" in texts[1:] and texts[0] not in ("me", "us") else 0
 
 
-def _vocabulary(words: list[_Word]) -> frozenset[str]:
+def _collect_vocabulary(words: list[_Word]) -> frozenset[str]:
     """Return the words without possessive endings, and the parts of those with hyphens."""
     texts = [word.text.removesuffix("'s") for word in words]
     return frozenset(texts).union(*(text.split("-") for text in texts if "-" in text))
@@ -224,14 +224,14 @@ def _may_claim(sentence: str) -> bool:
 def _find_claims_in_sentence(sentence: str, shows_text: bool) -> list[ActionClaim]:
     read = _read(sentence, shows_text)
     found: list[ActionClaim] = []
-    for verb in islice(_verbs(read.said, read.words), _MAX_VERBS):
-        form = _claim_form(read, verb, bool(found))
+    for verb in islice(_find_verbs(read.text, read.words), _MAX_VERBS):
+        form = _find_claim_form(read, verb, bool(found))
         if form is not None and _is_outside(read, verb):
             found.append(ActionClaim(verb.act, sentence, form))
     return found
 
 
-def _claim_form(sentence: _Sentence, verb: _Verb, after_a_claim: bool) -> ClaimForm | None:
+def _find_claim_form(sentence: _Sentence, verb: _Verb, after_a_claim: bool) -> ClaimForm | None:
     """Return how the verb tells of a finished act of the agent's own, or None if it does not."""
     before, after = verb.before, verb.after
     clause = before[_last_end(_CLAUSE_END, before) :]
@@ -242,7 +242,7 @@ def _claim_form(sentence: _Sentence, verb: _Verb, after_a_claim: bool) -> ClaimF
     if _is_unreal(clause):
         return None
     by_others = _BY_OTHERS.search(after) is not None
-    if (passive := _passive_form(before)) is not None:
+    if (passive := _find_passive_form(before)) is not None:
         if by_others:
             return None
         if passive == "deed" or _ANNOUNCEMENT.match(before):
@@ -269,7 +269,7 @@ def _is_idiom(verb: _Verb) -> bool:
 def _is_report(sentence: _Sentence, before: str, clause: str) -> bool:
     start = len(before) - len(clause.rpartition(",")[2])
     in_a_word = any(word.text in _REPORT_WORD for word in sentence.words if word.start >= start)
-    return in_a_word or _REPORTED_PHRASE.search(sentence.said, start) is not None
+    return in_a_word or _REPORTED_PHRASE.search(sentence.text, start) is not None
 
 
 def _is_own(subject: str, between: str, verb: _Verb) -> bool:
@@ -283,16 +283,16 @@ def _is_own(subject: str, between: str, verb: _Verb) -> bool:
         return False  # I do so now and then
     if _ADVERB.issuperset(between.split()):
         return True
-    return _is_joined(between) and _UNREAL_WORD.isdisjoint(_bare_words(between))
+    return _is_joined(between) and _UNREAL_WORD.isdisjoint(_split_words(between))
 
 
 def _is_unreal(clause: str) -> bool:
-    words = _bare_words(clause)
+    words = _split_words(clause)
     is_condition = "," not in clause and not _OPENS_CONDITION.isdisjoint(words[:1])
     return is_condition or not _UNREAL_WORD.isdisjoint(words)
 
 
-def _passive_form(before: str) -> ClaimForm | None:
+def _find_passive_form(before: str) -> ClaimForm | None:
     """Return "deed" after `has been` or `is now`, which report news, and "state" after `is`."""
     words, adverbs = _without_adverbs(before.split())
     if words[-1:] == ["been"]:
@@ -331,7 +331,7 @@ def _is_bare(clause: str, after: str, verb: _Verb) -> bool:
 def _is_outside(sentence: _Sentence, verb: _Verb) -> bool:
     """Return whether the act was done to something in the world, and not to a text of the conversation."""
     about = _object_words(sentence, verb)
-    in_view = _names_reader_text(about) or _IN_VIEW.search(sentence.said) is not None
+    in_view = _names_reader_text(about) or _IN_VIEW.search(sentence.text) is not None
     if verb.act in _ALWAYS_OUTSIDE:
         return verb.text not in _SENT_WORD or (not in_view and _is_of_things(verb, sentence, about))
     if (in_view or _is_text_shown(sentence, verb, about)) and not _is_put_somewhere(verb.following):
@@ -341,15 +341,15 @@ def _is_outside(sentence: _Sentence, verb: _Verb) -> bool:
     if verb.text == "opened":
         return not _OPENED_NOUN.isdisjoint(sentence.vocabulary)
     if len(sentence.words) == 1:
-        return sentence.said.endswith((".", "!"))  # not a heading
+        return sentence.text.endswith((".", "!"))  # not a heading
     if sentence.has_place or not _OUTSIDE_NOUN.isdisjoint(sentence.vocabulary):
         return True
-    return bool(_OUTSIDE_SIGN.search(sentence.said) or _CLEAR_OBJECT.match(verb.after))
+    return bool(_OUTSIDE_SIGN.search(sentence.text) or _CLEAR_OBJECT.match(verb.after))
 
 
 def _object_words(sentence: _Sentence, verb: _Verb) -> list[_Word]:
     """Return the words for what the act was done to."""
-    end = len(sentence.said) - len(verb.after) + verb.object_length
+    end = len(sentence.text) - len(verb.after) + verb.object_length
     following = [word for word in verb.following if word.start < end]
     return (
         sentence.words if " been " in verb.before or not following else following
@@ -361,7 +361,7 @@ def _is_of_things(verb: _Verb, sentence: _Sentence, about: list[_Word]) -> bool:
         return not _MONEY_NOUN.isdisjoint(sentence.vocabulary)
     if verb.text == "set":
         nouns = about if verb.before.endswith(("i ", "ve ")) else sentence.words
-        return not _OUTSIDE_NOUN.isdisjoint(_vocabulary(nouns))
+        return not _OUTSIDE_NOUN.isdisjoint(_collect_vocabulary(nouns))
     return True
 
 
@@ -382,7 +382,7 @@ def _is_text_shown(sentence: _Sentence, verb: _Verb, about: list[_Word]) -> bool
     if verb.act != "create" or sentence.has_place:
         return False
     in_answer = verb.text in ("wrote", "written") or verb.after.startswith(":", verb.object_length)
-    return in_answer and not _TEXT_NOUN.isdisjoint(_vocabulary(about))
+    return in_answer and not _TEXT_NOUN.isdisjoint(_collect_vocabulary(about))
 
 
 def _is_put_somewhere(words: list[_Word]) -> bool:

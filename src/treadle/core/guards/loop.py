@@ -20,32 +20,32 @@ def judge_call(state: RunState, call: Call) -> BlockCall | StopVerdict | None:
     if call.is_new:
         return None
     if state.agent.loop.doom_loop == "strict" and call.consecutive >= STRICT_STOP_CALLS:
-        return _stop(state, f"{call.consecutive} calls in a row were the same `{call.name}` call")
-    if _polls(state, call):
+        return _make_stop(state, f"{call.consecutive} calls in a row were the same `{call.name}` call")
+    if _is_poller(state, call):
         return None
     times = state.ledger.count_occurrences(call)
     if times >= STOP_CALLS:
-        return _stop(state, f"`{call.name}` was called {times} times with the same arguments")
+        return _make_stop(state, f"`{call.name}` was called {times} times with the same arguments")
     if call.in_cycle and state.ledger.cycle_blocks:
-        return _stop(state, "the same few calls went round and round, also after being refused")
+        return _make_stop(state, "the same few calls went round and round, also after being refused")
     if times >= BLOCK_CALLS:
-        return _block(f"`{call.name}` was called with these very arguments {times - 1} times already.")
+        return _make_block(f"`{call.name}` was called with these very arguments {times - 1} times already.")
     if state.ledger.count_same_results(call.key) >= BLOCK_SAME_RESULTS - 1 and times >= BLOCK_SAME_RESULTS:
-        return _block(f"`{call.name}` with these arguments has brought the same result each time.")
+        return _make_block(f"`{call.name}` with these arguments has brought the same result each time.")
     if call.in_cycle:
-        return _block("These calls repeat the same cycle for the third time.")
+        return _make_block("These calls repeat the same cycle for the third time.")
     return None
 
 
 def judge_turn(state: RunState, now: Instant) -> WarnModel | None:
     """Return warnings about the calls that the model has just made, or None."""
-    warnings = [warning for call in state.turn.calls if not call.is_new and (warning := _warning(state, call))]
+    warnings = [warning for call in state.turn.calls if not call.is_new and (warning := _make_warning(state, call))]
     return WarnModel(tuple(warnings)) if warnings else None
 
 
-def _warning(state: RunState, call: Call) -> LoopWarning | None:
+def _make_warning(state: RunState, call: Call) -> LoopWarning | None:
     same = state.ledger.count_same_results(call.key)
-    if _polls(state, call):
+    if _is_poller(state, call):
         if same < WARN_SAME_RESULTS or same & (same - 1):  # at 2, 4, 8, 16 …
             return None
         note = f"`{call.name}` has not changed for {same} calls. Wait longer before you ask again."
@@ -59,16 +59,16 @@ def _warning(state: RunState, call: Call) -> LoopWarning | None:
     return None
 
 
-def _polls(state: RunState, call: Call) -> bool:
+def _is_poller(state: RunState, call: Call) -> bool:
     spec = state.tools.get(call.name)
     return spec is not None and spec.poller
 
 
-def _block(reason: str) -> BlockCall:
+def _make_block(reason: str) -> BlockCall:
     return BlockCall("loop", f"Refused: {reason} Use what you have, or try another way.")
 
 
-def _stop(state: RunState, what: str) -> StopVerdict:
+def _make_stop(state: RunState, what: str) -> StopVerdict:
     return StopVerdict(
         Outcome(
             "stuck",

@@ -8,7 +8,7 @@ from treadle.domain.runs import Outcome
 
 def judge(state: RunState, now: Instant) -> StopVerdict | None:
     limit = state.agent.limits.max_steps
-    if limit is None or state.step.open or state.step.number < limit:
+    if limit is None or state.step.is_open or state.step.number < limit:
         return None
     return StopVerdict(
         Outcome(

@@ -61,7 +61,7 @@ def find_unverified_claim(state: RunState) -> ActionClaim | None:
     claims = find_answer_claims(state.answer, '{["' if state.agent.output is not None else "{[")
     if not claims:
         return None
-    done = list(_successful_tools(state))
+    done = list(_list_successful_tools(state))
     return next((claim for claim in claims if not any(_supports(spec, claim) for spec in done)), None)
 
 
@@ -70,8 +70,8 @@ def choose_answer(state: RunState) -> tuple[str, str]:
 
     It is the second answer, unless the first has content that the second has lost and nothing was done between
     them: then the second only withdraws a claim, and the first is worth more."""
-    if state.guards.claimed is not None and state.tally.actions == state.guards.actions_at_claim:
-        first, claim = state.guards.claimed
+    if state.guards.claimed_answer is not None and state.usage.actions == state.guards.actions_at_claim:
+        first, claim = state.guards.claimed_answer
         if _loses_work(first, state.answer):
             return first, claim
     found = find_unverified_claim(state)
@@ -97,7 +97,7 @@ def _has_block(text: str) -> bool:
     return "```" in text or "~~~" in text or "<<<<<<<" in text
 
 
-def _successful_tools(state: RunState) -> Iterator[ToolSpec]:
+def _list_successful_tools(state: RunState) -> Iterator[ToolSpec]:
     """Yield the tools whose calls have succeeded, in this run or earlier in its session. A command that failed has
     run all the same, and may have done a part of its work."""
     names = {use.call_id: use.name for message in state.transcript.messages for use in message.calls}
@@ -114,7 +114,7 @@ def _successful_tools(state: RunState) -> Iterator[ToolSpec]:
 
 def _supports(spec: ToolSpec, claim: ActionClaim) -> bool:
     """Return whether a call of this tool has done it, or may have found it done."""
-    found = claim.told_as == "state" and not spec.writes
+    found = claim.form == "state" and not spec.writes
     return found or _may_have_done(spec, claim.act)
 
 

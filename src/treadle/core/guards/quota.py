@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from treadle.core.accounts import child_run_accounts, describe_account
+from treadle.core.accounts import describe_account, list_child_run_accounts
 from treadle.core.state import RunState
 from treadle.core.steps import Finish, Wait
 from treadle.domain.events import BudgetExhausted, BudgetReserved, EventData, QuotaExceeded, QuotaWarning
@@ -56,7 +56,7 @@ def _counts_model_calls(account: Ceilings) -> bool:
 def reserve_calls(state: RunState, tools: int, runs: int) -> Reserve | None:
     """Return the reservation for this many tool calls and child runs."""
     accounts = [each for each in state.accounts if each.calls is not None] if tools + runs else []
-    tree_accounts = child_run_accounts(state.family.trees) if runs else ()
+    tree_accounts = list_child_run_accounts(state.tree.ceilings) if runs else ()
     return (
         Reserve((*accounts, *tree_accounts), calls=tools + runs, runs=runs) if accounts or tree_accounts else None
     )

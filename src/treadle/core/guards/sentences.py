@@ -61,12 +61,12 @@ def _keep_ends(text: str) -> str:
 
 
 def _select_ends(texts: list[str]) -> list[str]:
-    first = _take_within(texts, _END_CHARACTERS)
-    last = _take_within(reversed(texts[len(first) :]), _END_CHARACTERS)
+    first = _limit_characters(texts, _END_CHARACTERS)
+    last = _limit_characters(reversed(texts[len(first) :]), _END_CHARACTERS)
     return [*first, *reversed(last)]
 
 
-def _take_within(texts: Iterable[str], characters: int) -> list[str]:
+def _limit_characters(texts: Iterable[str], characters: int) -> list[str]:
     """Return the first texts up to a total length."""
     kept: list[str] = []
     for text in texts:
@@ -83,12 +83,12 @@ def _take_within(texts: Iterable[str], characters: int) -> list[str]:
 def _find_claims_in(text: str) -> list[ActionClaim]:
     unfenced = _CURLY_MARK.sub('"', _keep_ends(" ".join(text.split("```")[::2])))
     lines = [line.strip() for line in unfenced.split("\n")]
-    shows_text = "```" in text or any(_quotes(line) for line in lines if line)
-    own = _without_verse(list(_own_lines(lines)))
-    return find_claims([sentence for line in own for sentence in _sentences(line)], shows_text)
+    shows_text = "```" in text or any(_has_quotation(line) for line in lines if line)
+    own = _without_verse(list(_select_own_lines(lines)))
+    return find_claims([sentence for line in own for sentence in _split_sentences(line)], shows_text)
 
 
-def _own_lines(lines: list[str]) -> Iterator[str]:
+def _select_own_lines(lines: list[str]) -> Iterator[str]:
     """Yield the lines in the agent's own words, up to a letter that is for the reader."""
     for line in lines:
         if len(line) < _SHORTEST_LINE or line.startswith(">") or _is_mere_row(line):
@@ -105,7 +105,7 @@ def _is_mere_row(line: str) -> bool:
     return line.startswith("|") and not any(tick in line.lower() for tick in _TICKS)
 
 
-def _quotes(line: str) -> bool:
+def _has_quotation(line: str) -> bool:
     return line.startswith(">") or _without_quotations(line) != line
 
 
@@ -141,7 +141,7 @@ def _is_short(line: str) -> bool:
     return 4 <= len(line) <= 60 and line[0] not in "-*\u2022|0123456789"
 
 
-def _sentences(line: str) -> Iterator[str]:
+def _split_sentences(line: str) -> Iterator[str]:
     flat = " ".join(line.split())
     for piece in _SENTENCE_END.split(_ABBREVIATION.sub(r"\1", flat)):
         yield _NUMBER.sub("", piece.lstrip(_BULLETS)).lstrip(_BULLETS)

@@ -41,17 +41,17 @@ def judge(state: RunState, now: Instant) -> WarnModel | StopVerdict | None:
     if state.turn.calls and _is_in_report_turn(state):
         if state.guards.recovery.stage == "report":
             return WarnModel((RecoveryAction("report_again", CALLED_INSTEAD),))
-        return _stop(state, "the model called tools instead of reporting, twice")
+        return _make_stop(state, "the model called tools instead of reporting, twice")
     if (failed := state.ledger.failed_in_a_row) >= FAILURES_OF_ALL_STOP:
-        return _stop(state, f"{failed} calls failed in a row")
-    tool, failures = state.ledger.worst_failure()
+        return _make_stop(state, f"{failed} calls failed in a row")
+    tool, failures = state.ledger.find_worst_failure()
     if failures >= WARN_AFTER_FAILURES:
         if failures >= FAILURES_STOP:
-            return _stop(state, f"`{tool}` failed {failures} times in a row")
+            return _make_stop(state, f"`{tool}` failed {failures} times in a row")
         return _escalate(state, "failing_tool", failures, FAILURES_BETWEEN_STAGES, tool)
     quiet_steps = state.guards.recovery.quiet_steps
     if quiet_steps >= state.agent.limits.stuck_steps:
-        return _escalate(state, "no_new_information", quiet_steps, 1, _last_tool(state))
+        return _escalate(state, "no_new_information", quiet_steps, 1, _find_last_tool(state))
     return None
 
 
@@ -62,9 +62,9 @@ def _escalate(
     if recovery.stage is not None and count < recovery.detected_at + pace:
         return None
     if recovery.stage in REPORT_STAGES:
-        return _stop(state, _describe(kind, count, tool))
+        return _make_stop(state, _describe(kind, count, tool))
     stage = STAGES[0 if recovery.stage is None else STAGES.index(recovery.stage) + 1]
-    note = _note(stage, _describe(kind, count, tool), tool)
+    note = _write_note(stage, _describe(kind, count, tool), tool)
     return WarnModel((StuckDetected(kind, count, tool), RecoveryAction(stage, note, tool)))
 
 
@@ -76,7 +76,7 @@ def _describe(kind: StuckKind, count: int, tool: str | None) -> str:
             return f"the last {count} steps brought nothing new"
 
 
-def _note(stage: RecoveryStage, what: str, tool: str | None) -> str:
+def _write_note(stage: RecoveryStage, what: str, tool: str | None) -> str:
     match stage:
         case "note":
             return f"You seem stuck: {what}. Say what you know, what is missing, and try a different approach."
@@ -86,11 +86,11 @@ def _note(stage: RecoveryStage, what: str, tool: str | None) -> str:
             return f"You are still stuck: {what}. Do not call tools now. Report what you found and what is missing."
 
 
-def _last_tool(state: RunState) -> str | None:
+def _find_last_tool(state: RunState) -> str | None:
     return state.turn.calls[-1].name if state.turn.calls else None
 
 
-def _stop(state: RunState, what: str) -> StopVerdict:
+def _make_stop(state: RunState, what: str) -> StopVerdict:
     return StopVerdict(
         Outcome(
             "stuck",

@@ -27,7 +27,7 @@ def make_lineage(parent: RunState, call_id: str, role: Role) -> Lineage:
         (*(() if above is None else above.agents), parent.agent.name),
         () if role in EVALUATOR_ROLES else tuple(parent.tools),
         (*(() if above is None else above.approvals), parent.agent.approvals),
-        parent.family.trees,
+        parent.tree.ceilings,
         _inherited_quotas(parent),
         (0 if above is None else above.steps_before) + parent.steps_of_tree,
         (*(() if above is None else above.above), Ancestor(parent.origin.run_id, call_id)),

@@ -45,7 +45,7 @@ class Batch:
         spec = self._tools.get(call.name)
         if spec is None:
             return True  # an unknown tool does not run
-        touched = self._others if spec.concurrent else self._touched_by_all()
+        touched = self._others if spec.concurrent else self._collect_touched()
         return touched.is_empty or not touched.conflicts_with(call, spec)
 
     def add(self, call: PlannedCall) -> None:
@@ -57,11 +57,11 @@ class Batch:
         elif spec.concurrent:
             self._concurrent.append(call)
         else:
-            self._touched_by_all().add(call, spec)
+            self._collect_touched().add(call, spec)
         if not spec.concurrent:
             self._others.add(call, spec)
 
-    def _touched_by_all(self) -> "_Touched":
+    def _collect_touched(self) -> "_Touched":
         if self._all is None:
             self._all = _Touched()
             for call in self._concurrent:

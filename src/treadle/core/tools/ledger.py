@@ -133,7 +133,7 @@ class Ledger:
             else:
                 self._add_result(call, bytes.fromhex(each.told), each.ended == "failed", each.writes)
 
-    def worst_failure(self) -> tuple[str | None, int]:
+    def find_worst_failure(self) -> tuple[str | None, int]:
         """Return the tool with the most consecutive failures, and their number."""
         if not self.failures:
             return None, 0

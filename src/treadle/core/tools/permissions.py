@@ -80,7 +80,7 @@ def apply_rules(
         if concern is not None and concern.kind == "private"
         else []
     )
-    fallback = _fallback(approvals, spec.name, concern)
+    fallback = _make_default_ruling(approvals, spec.name, concern)
     rulings += [
         _rule_on_text(fallback, rules, spec, text, subjects.whole, grants) for text in subjects.texts or ("",)
     ]
@@ -131,7 +131,7 @@ def check_examples(rule: ApprovalRule, get_subjects: Callable[[str], Subjects]) 
                 raise ValueError(f"the rule `{rule.match or '*'}` for `{rule.tool}` {verb} its example `{example}`")
 
 
-def _fallback(approvals: ApprovalRules, tool: str, concern: Concern | None) -> Ruling:
+def _make_default_ruling(approvals: ApprovalRules, tool: str, concern: Concern | None) -> Ruling:
     """Return the ruling if no rule matches. A call that no sandbox confines is never permitted by default."""
     if concern is not None and concern.kind == "unconfined" and approvals.default == "auto":
         return Ruling("ask", concern.reason, is_by_concern=True)

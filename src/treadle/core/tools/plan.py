@@ -5,7 +5,7 @@ from treadle.core.guards.quota import max_concurrent_calls
 from treadle.core.guards.verdict import BlockCall, StopVerdict
 from treadle.core.state import RunState
 from treadle.core.steps import CollectChildren, RunTools, SignalChildren, Wait
-from treadle.core.subagents.waiting import (
+from treadle.core.subagents.supervision import (
     find_collectable,
     find_signal,
     free_child_slots,
@@ -99,7 +99,7 @@ def _judge_call(state: RunState, call: Call, now: Instant) -> StopVerdict | Wait
         if spec.repeatable:
             return None
         return (_make_unknown(call),)
-    if (child := state.family.children.get(call.call_id)) is not None:
+    if (child := state.tree.children.get(call.call_id)) is not None:
         return wait_for_child(state, child)
     if (request := state.review.approvals.get(call.call_id)) is not None:
         return _check_approval(state, call, request, now)
@@ -134,7 +134,7 @@ def _check_approval(
 def _check_undecided(
     state: RunState, call: Call, request: ApprovalRequested, now: Instant
 ) -> StopVerdict | Wait | tuple[EventData, ...]:
-    if state.steered == "interrupt":
+    if state.steer_mode == "interrupt":
         decided = ApprovalDecided(request.approval_id, "deny", note=SUPERSEDED, by="treadle", superseded=True)
         return decided, make_denied(call, f"Denied: superseded. {SUPERSEDED}", "superseded")
     if request.expires_at is None or now < request.expires_at:
@@ -154,7 +154,7 @@ def _check_question(state: RunState, call: Call, now: Instant) -> Wait | tuple[E
     question = state.review.questions[call.call_id]
     if (answer := state.review.answers.get(call.call_id)) is not None:
         return (ToolCallEnd(call.call_id, call.name, answer.text, 0),)
-    if state.steered is not None:
+    if state.steer_mode is not None:
         text = f"Not answered. {SUPERSEDED} Read it."
         return (ToolCallError(call.call_id, call.name, "skipped", text, cause="superseded"),)
     if question.expires_at is not None and now >= question.expires_at:

@@ -20,10 +20,10 @@ _CHOICE_KEYWORDS = ("anyOf", "oneOf", "allOf")
 
 def build_reply_schema(tools: Iterable[ToolSpec]) -> dict[str, Any]:
     """Return the schema of a reply that may call these tools."""
-    answer = _closed_object({"answer": {"type": "string"}})
+    answer = _make_closed_object({"answer": {"type": "string"}})
     defined: dict[str, Any] = {}
     calls = [
-        _closed_object({"tool": {"const": tool.name}, "arguments": _arguments_schema(tool, defined)})
+        _make_closed_object({"tool": {"const": tool.name}, "arguments": _make_arguments_schema(tool, defined)})
         for tool in tools
     ]
     schema = {"oneOf": [*calls, answer]} if calls else answer
@@ -44,7 +44,7 @@ def as_object(schema: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
 
 
-def _closed_object(properties: dict[str, Any]) -> dict[str, Any]:
+def _make_closed_object(properties: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": properties,
@@ -53,7 +53,7 @@ def _closed_object(properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _arguments_schema(tool: ToolSpec, defined: dict[str, Any]) -> dict[str, Any]:
+def _make_arguments_schema(tool: ToolSpec, defined: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a tool's arguments. Its definitions are added to `defined` under names that are unique
     to the tool."""
     definitions = find_definitions(tool)

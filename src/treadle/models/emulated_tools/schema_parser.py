@@ -69,7 +69,7 @@ class SchemaParser:
     def feed(self, piece: str) -> None:
         if self._matched != len(_ANSWER_HEAD):
             self._raw.append(piece)
-            piece = self._after_head(piece)
+            piece = self._skip_head(piece)
         if self._answer.closed:
             self._tail.append(piece)
         elif piece:
@@ -79,7 +79,7 @@ class SchemaParser:
             if rest:
                 self._tail.append(rest)
 
-    def _after_head(self, piece: str) -> str:
+    def _skip_head(self, piece: str) -> str:
         """Return what follows the head of an answer, or "" while the head is incomplete."""
         for position, character in enumerate(piece):
             if self._matched is None:

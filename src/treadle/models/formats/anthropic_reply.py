@@ -269,7 +269,7 @@ class AnthropicReply:
         if ending.end is None:
             ending.add("null", "unknown")
         check_end(ending, has_calls=self._calls > 0)
-        parts = [part for block in self._blocks if (part := self._part(block)) is not None]
+        parts = [part for block in self._blocks if (part := self._make_part(block)) is not None]
         stop = self._stop(has_calls=any(isinstance(part, ToolUse) for part in parts))
         raw_stop = ending.word_for(stop)
         return Completed(tuple(parts), stop, self.usage(sent_bytes), raw_stop, self._list_dropped_calls())
@@ -305,7 +305,7 @@ class AnthropicReply:
             return "other"
         return stop
 
-    def _part(self, block: _OpenBlock) -> Part | None:
+    def _make_part(self, block: _OpenBlock) -> Part | None:
         match block.kind:
             case "text":
                 return Text(block.text) if block.pieces else None
@@ -319,11 +319,11 @@ class AnthropicReply:
                 sealed = block.start.data
                 return Thinking("", self._provider, self._model, sealed=sealed) if sealed else None
             case "tool_use":
-                return self._call(block)
+                return self._make_call(block)
             case _:
                 return None  # a block type of a later version of the format
 
-    def _call(self, block: _OpenBlock) -> ToolUse | None:
+    def _make_call(self, block: _OpenBlock) -> ToolUse | None:
         if not self._ending.runs_calls:
             return None
         text, name = block.text.strip(), block.start.name

@@ -78,7 +78,7 @@ class ChatReply:
                 continue
             choice = chunk.choices[0]
             if choice.index or len(chunk.choices) > 1:
-                choice = self._first(chunk.choices)
+                choice = self._select_choice(chunk.choices)
             if choice.error:
                 return choice.error
             delta = choice.delta or self._read_message(choice.message)
@@ -122,7 +122,7 @@ class ChatReply:
                 message.tool_calls = message.function_call = None
         return message
 
-    def _first(self, choices: list[ReplyChunkChoice]) -> ReplyChunkChoice:
+    def _select_choice(self, choices: list[ReplyChunkChoice]) -> ReplyChunkChoice:
         """Return the choice with the index 0, or an empty one. Keep the pieces of another choice."""
         for choice in choices:
             if not choice.index:

@@ -112,13 +112,13 @@ class OpenItem:
         self.cut = False
         """The provider marked it as incomplete."""
 
-    def may_be(self, item: ReplyItem) -> bool:
+    def may_match(self, item: ReplyItem) -> bool:
         """Return whether `item` may be this item."""
         return self.kind == item.type and (self.call_id == item.call_id or not (self.call_id and item.call_id))
 
     def is_repeat_of(self, item: ReplyItem) -> bool:
         """Return whether this complete item is being sent once more as `item`."""
-        return self.may_be(item) and self.id == item.id and "".join(self.pieces) == item.text
+        return self.may_match(item) and self.id == item.id and "".join(self.pieces) == item.text
 
     def identify(self, item: ReplyItem) -> None:
         """Take over the ids and the name of an item."""

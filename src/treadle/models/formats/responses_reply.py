@@ -179,7 +179,7 @@ class ResponsesReply:
     def _open(self, index: int | None, item: ReplyItem) -> None:
         """Start an item, unless a piece of it arrived before. Its content is sent again later."""
         open_ = self._by_index.get(index)
-        if open_ is None or open_.whole or not open_.may_be(item) or open_.id not in (None, item.id):
+        if open_ is None or open_.whole or not open_.may_match(item) or open_.id not in (None, item.id):
             open_ = self._begin(item.type, index)
         open_.identify(item)
 
@@ -188,7 +188,7 @@ class ResponsesReply:
         current = self._by_index.get(index)
         if current is not None and current.whole and current.is_repeat_of(item):
             return
-        open_ = current if current is not None and not current.whole and current.may_be(item) else None
+        open_ = current if current is not None and not current.whole and current.may_match(item) else None
         open_ = open_ or _find_match((open_ for open_ in self._items if not open_.whole), item)
         self._finish(open_ or self._begin(item.type, index), item)
 
@@ -251,7 +251,7 @@ class ResponsesReply:
             self._ending.add("incomplete")
         check_end(self._ending, has_calls=self._calls > 0)
         items = sorted(self._items, key=lambda open_: open_.order)
-        parts = [part for open_ in items if (part := self._part(open_)) is not None]
+        parts = [part for open_ in items if (part := self._make_part(open_)) is not None]
         stop = STOP_REASONS.get(self._ending.end or "unknown", "other")
         if stop == "end_turn" and any(isinstance(part, ToolUse) for part in parts):
             stop = "tool_use"
@@ -263,16 +263,16 @@ class ResponsesReply:
             return ()
         return tuple([open_.name for open_ in self._items if open_.kind == "function_call"])
 
-    def _part(self, open_: OpenItem) -> Part | None:
+    def _make_part(self, open_: OpenItem) -> Part | None:
         text = "".join(open_.pieces)
         if open_.kind == "function_call":
-            return self._call(open_, text.strip())
+            return self._make_call(open_, text.strip())
         if open_.kind == "message":
             return Text(text) if text else None
         is_complete = open_.whole or self._ending.runs_calls
         return open_.make_thinking(self._provider, self._model, is_complete=is_complete)
 
-    def _call(self, open_: OpenItem, text: str) -> ToolUse | None:
+    def _make_call(self, open_: OpenItem, text: str) -> ToolUse | None:
         """Return a call. Missing arguments mean an empty object, unless they may be cut off."""
         if not self._ending.runs_calls:
             return None
@@ -296,4 +296,4 @@ class ResponsesReply:
 
 
 def _find_match(candidates: Iterable[OpenItem], item: ReplyItem) -> OpenItem | None:
-    return next((open_ for open_ in candidates if open_.may_be(item)), None)
+    return next((open_ for open_ in candidates if open_.may_match(item)), None)

@@ -86,9 +86,9 @@ class ThoughtTags:
                 case "text":
                     rest = self._pass_text(rest)
                 case "thought":
-                    rest = self._think(rest)
+                    rest = self._read_thought(rest)
                 case "doubt":
-                    rest = self._doubt(rest)
+                    rest = self._resolve_uncertain_tag(rest)
         self.flows = self._state == "text" and not self._held
 
     def end(self) -> None:
@@ -131,7 +131,7 @@ class ThoughtTags:
     def _open(self, tag: str) -> None:
         self._state, self._inside, self.tag = "thought", tag, self.tag or tag
 
-    def _think(self, rest: str) -> str:
+    def _read_thought(self, rest: str) -> str:
         closing = find_closing_tag(self._inside)
         end = rest.lower().find(closing)
         if end >= 0:
@@ -168,7 +168,7 @@ class ThoughtTags:
         self._held = "" if place < 0 else rest[place:]
         return ""
 
-    def _doubt(self, rest: str) -> str:
+    def _resolve_uncertain_tag(self, rest: str) -> str:
         """Decide about a tag at the start of a line. It opens a thought if a line break follows it, or if it is
         closed soon."""
         closing = find_closing_tag(self._inside)
@@ -190,21 +190,21 @@ class ThoughtTags:
         self._text.clear()
         self._state, self.tag, self.retracted = "start", "<think>", True
 
-    def _line_before(self, before: str) -> str | None:
+    def _find_line_before(self, before: str) -> str | None:
         """Return the line of a tag up to the tag, or None if the tag is in a code block."""
         self._looks += 1
         text = "".join((*self._text, before))
         return None if len(_FENCED.findall(text)) % 2 else text.rpartition("\n")[2]
 
     def _begins_a_line(self, before: str) -> bool:
-        line = self._line_before(before)
+        line = self._find_line_before(before)
         return line is not None and not line.strip()
 
     def _ends_a_block(self, before: str, after: str) -> bool:
         """Return whether a closing tag ends a block that the chat template opened."""
         if self.tag is not None:
             return False
-        line = self._line_before(before)
+        line = self._find_line_before(before)
         if line is None or line.count("`") % 2:
             return False
         if not line.strip() or after[:1] in ("\n", "\r"):

@@ -13,7 +13,7 @@ from treadle.domain.runs import Usage
 from treadle.models.http import failure
 from treadle.models.http.end_tokens import EndTokenFilter
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.keys import DEFAULT_RATE_REST_SECONDS, ProviderKey
+from treadle.models.http.keys import DEFAULT_RATE_COOLDOWN_SECONDS, ProviderKey
 from treadle.models.http.sse import DocumentParser, EventTooLarge, PayloadParser
 from treadle.models.http.transport import (
     CallFailed,
@@ -27,8 +27,8 @@ from treadle.models.http.wire import ReplyEndedInError, UnusableReply
 from treadle.models.windows import OLLAMA_FINGERPRINT, OLLAMA_SERVER
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
 
-_MIN_KEY_REST_SECONDS = 5.0
-_REFUSED_KEY_REST_SECONDS = 3600.0
+_MIN_KEY_COOLDOWN_SECONDS = 5.0
+_REFUSED_KEY_COOLDOWN_SECONDS = 3600.0
 """How long a key rests after it was refused or its account ran out of credit."""
 
 
@@ -113,7 +113,7 @@ class ModelClient:
         if isinstance(error, CallFailed):
             failed = self._with_next_key(error.failed, key)
         else:
-            failed = failure.from_malformed_reply(self._endpoint, f"{error}{call.unexpected_type}")
+            failed = failure.from_malformed_reply(self._endpoint, f"{error}{call.describe_unexpected_type}")
         return msgspec.structs.replace(failed, usage=reply.usage(sent_bytes)) if call.accepted else failed
 
     def _with_next_key(self, failed: Failed, key: ProviderKey | None) -> Failed:
@@ -121,13 +121,13 @@ class ModelClient:
         once."""
         if not failed.next_key or key is None:
             return msgspec.structs.replace(failed, next_key=False) if failed.next_key else failed
-        seconds = _REFUSED_KEY_REST_SECONDS
+        seconds = _REFUSED_KEY_COOLDOWN_SECONDS
         if failed.kind == "rate_limited":
             seconds = min(
-                _REFUSED_KEY_REST_SECONDS,
-                max(_MIN_KEY_REST_SECONDS, failed.retry_after or DEFAULT_RATE_REST_SECONDS),
+                _REFUSED_KEY_COOLDOWN_SECONDS,
+                max(_MIN_KEY_COOLDOWN_SECONDS, failed.retry_after or DEFAULT_RATE_COOLDOWN_SECONDS),
             )
-        if not self._endpoint.keys.rest(key, seconds):
+        if not self._endpoint.keys.cool_down(key, seconds):
             return msgspec.structs.replace(failed, next_key=False)
         return msgspec.structs.replace(failed, retryable=True, retry_after=0.0)
 

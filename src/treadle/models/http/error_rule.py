@@ -9,7 +9,7 @@ from treadle.models.http.error_facts import ErrorFacts
 from treadle.models.http.overflow import Blame, OverflowVerdict
 from treadle.models.http.patterns import any_of
 from treadle.models.http.quota_errors import is_exhausted, mentions_rate_limit
-from treadle.models.http.structure_errors import broke_template, has_wrong_structure
+from treadle.models.http.structure_errors import has_wrong_structure, is_template_error
 
 
 class Example(NamedTuple):
@@ -118,7 +118,7 @@ def has_structure_error(report: ErrorReport) -> bool:
 
 
 def has_template_error(report: ErrorReport) -> bool:
-    return broke_template(report.facts)
+    return is_template_error(report.facts)
 
 
 def is_unreadable_call(report: ErrorReport) -> bool:

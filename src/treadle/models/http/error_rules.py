@@ -19,7 +19,7 @@ from treadle.models.http.error_rule import (
     is_rate_limited,
     is_unreadable_call,
 )
-from treadle.models.http.error_status import effective_status
+from treadle.models.http.error_status import find_effective_status
 from treadle.models.http.overflow import NO_OVERFLOW, Blame, exceeds_rate_alone, judge_overflow
 from treadle.models.http.request_size import RequestSize
 from treadle.models.http.retry_after import find_requested_wait
@@ -361,7 +361,7 @@ def classify_error(
 ) -> Decision:
     """Return the first rule that matches a response to a request of this size."""
     facts = read_error(body)
-    effective = effective_status(status, facts)
+    effective = find_effective_status(status, facts)
     verdict = (
         judge_overflow(effective, facts, size or RequestSize()) if effective in _OVERFLOW_STATUSES else NO_OVERFLOW
     )

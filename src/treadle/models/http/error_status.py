@@ -74,7 +74,7 @@ _GATEWAY_STATUSES = frozenset({424, 520, 530})
 """Statuses of a gateway whose provider failed. The body may name the provider's own status."""
 
 
-def effective_status(status: int | None, facts: ErrorFacts) -> int | None:
+def find_effective_status(status: int | None, facts: ErrorFacts) -> int | None:
     """Return the status that an error corresponds to, or None if unknown."""
     if status is None or status < 300:
         return _read_status_from_body(facts)

@@ -1,4 +1,4 @@
-"""The API keys of one provider, used in turn: a refused key rests while another is tried."""
+"""The API keys of one provider, used in turn: a refused key cools down while another is used."""
 
 import math
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
-DEFAULT_RATE_REST_SECONDS = 60.0
+DEFAULT_RATE_COOLDOWN_SECONDS = 60.0
 """How long a rate-limited key rests if the provider does not say how long."""
 
 
@@ -22,7 +22,7 @@ class KeyRing:
     def __init__(self, keys: Sequence[ProviderKey] = (), clock: Callable[[], float] = time.monotonic) -> None:
         self._keys = list(keys)
         self._clock = clock
-        self._rests_until = [-math.inf] * len(self._keys)
+        self._cooldown_until = [-math.inf] * len(self._keys)
 
     def __iter__(self) -> Iterator[ProviderKey]:
         return iter(self._keys)
@@ -33,14 +33,14 @@ class KeyRing:
         if len(self._keys) == 1:
             return self._keys[0]
         now = self._clock()
-        for key, until in zip(self._keys, self._rests_until, strict=True):
+        for key, until in zip(self._keys, self._cooldown_until, strict=True):
             if until <= now:
                 return key
-        return self._keys[self._rests_until.index(min(self._rests_until))]
+        return self._keys[self._cooldown_until.index(min(self._cooldown_until))]
 
-    def rest(self, key: ProviderKey, seconds: float) -> bool:
-        """Let a key rest. Return whether another key is available."""
+    def cool_down(self, key: ProviderKey, seconds: float) -> bool:
+        """Do not use a key for some time. Return whether another key is available."""
         now = self._clock()
         place = self._keys.index(key)
-        self._rests_until[place] = max(self._rests_until[place], now + seconds)
-        return any(until <= now for until in self._rests_until)
+        self._cooldown_until[place] = max(self._cooldown_until[place], now + seconds)
+        return any(until <= now for until in self._cooldown_until)

@@ -76,7 +76,7 @@ def exceeds_rate_alone(facts: ErrorFacts) -> bool:
 def _find_rate_and_request(words: str) -> tuple[float, float] | None:
     """Return a rate limit and the size of this request, named in any order, or None."""
     if found := _LIMIT_AND_REQUESTED.search(words):
-        return _number(found[1]), _number(found[2])
+        return _parse_number(found[1]), _parse_number(found[2])
     if said.RATE.search(words) is None:
         return None
     limits = {place: number for place, number in _find_numbers(_RATE_LIMIT, words) if number >= _MIN_LIMIT}
@@ -87,7 +87,7 @@ def _find_rate_and_request(words: str) -> tuple[float, float] | None:
 def _find_numbers(pattern: re.Pattern[str], words: str) -> list[tuple[int, float]]:
     """Return the places and values of the numbers that a pattern finds."""
     groups = [(found, 1 if found[1] else 2) for found in pattern.finditer(words)]
-    return [(found.start(group), _number(found[group])) for found, group in groups]
+    return [(found.start(group), _parse_number(found[group])) for found, group in groups]
 
 
 # ── The verdict ────────────────────────────────────────────────────────────────────────────────────
@@ -97,7 +97,7 @@ def judge_overflow(status: int | None, facts: ErrorFacts, size: RequestSize) -> 
     """Return what an error says is too large. The status must be one that a bad request may have."""
     words = said.MIXED_INPUT.sub(" input ", facts.words)
     if exceeds_rate_alone(facts):
-        left = _reply_within_rate(words, size)
+        left = _find_reply_within_rate(words, size)
         return OverflowVerdict(Blame.CONVERSATION) if left is None else OverflowVerdict(Blame.REPLY, left)
     blamed = " ".join((*facts.parameters, *_BLAMED.findall(words)))
     if (reply := _judge_reply_limit(facts, words, blamed, size)) is not None:
@@ -134,7 +134,7 @@ def _is_about_something_else(words: str, blamed: str) -> bool:
 def _is_short_string(words: str) -> bool:
     """Return whether the limit is a small number of characters, as for names, ids and keys."""
     found = _CHARACTER_LIMIT.search(words)
-    return found is not None and _number(found[1] or found[2]) < _MIN_LIMIT
+    return found is not None and _parse_number(found[1] or found[2]) < _MIN_LIMIT
 
 
 def _count_points(status: int | None, facts: ErrorFacts, words: str, size: RequestSize) -> int:
@@ -201,7 +201,7 @@ def _judge_reply_limit(facts: ErrorFacts, words: str, blamed: str, size: Request
         and re.search(r"\btokens?\b|\blength\b|\bcontext\b|\d\)? ?\+", rest) is not None
     )
     if about_input:
-        return _shared_verdict(facts, words, size)
+        return _judge_shared_limit(facts, words, size)
     upper = said.LOWER_BOUND.sub(" ", words)
     if said.TOO_LARGE.search(upper) or re.search(r"less_than|max", " ".join(facts.codes)):
         return OverflowVerdict(Blame.REPLY, _find_largest_accepted(facts, size))
@@ -218,7 +218,7 @@ def _is_refused_without_reason(words: str, upper: str) -> bool:
 
 def _find_largest_accepted(facts: ErrorFacts, size: RequestSize) -> int | None:
     """Return the largest limit that the error mentions below the one that was sent."""
-    beyond = {_number(number): _number(number) - 1 for number in _EXCLUSIVE.findall(facts.words)}
+    beyond = {_parse_number(number): _parse_number(number) - 1 for number in _EXCLUSIVE.findall(facts.words)}
     numbers = sorted({beyond.get(number, number) for number in facts.numbers if number >= MIN_REPLY_TOKENS})
     sent = size.longest_reply
     below = [number for number in numbers if sent is None or number < sent]
@@ -227,22 +227,22 @@ def _find_largest_accepted(facts: ErrorFacts, size: RequestSize) -> int | None:
     return int(below[-1]) if below else None
 
 
-def _shared_verdict(facts: ErrorFacts, words: str, size: RequestSize) -> OverflowVerdict | None:
+def _judge_shared_limit(facts: ErrorFacts, words: str, size: RequestSize) -> OverflowVerdict | None:
     """Return the verdict on an input and a reply that do not fit together."""
     if not (said.EXCESS.search(words) or said.BOUND.search(words) or said.CONTEXT.search(words)):
         return None
-    left = _reply_that_fits(facts, words, size)
+    left = _find_fitting_reply(facts, words, size)
     return OverflowVerdict(Blame.CONVERSATION) if left is None else OverflowVerdict(Blame.REPLY, left)
 
 
-def _reply_that_fits(facts: ErrorFacts, words: str, size: RequestSize) -> int | None:
+def _find_fitting_reply(facts: ErrorFacts, words: str, size: RequestSize) -> int | None:
     """Return the reply limit with which input and reply fit, or None if the input itself is too long."""
     if said.REPLY.search(words) is None:
         return None
     if (added := _SUM.search(words)) is not None:
-        return _find_room_left(words, *map(_number, added.groups()))
+        return _find_room_left(words, *map(_parse_number, added.groups()))
     numbers = [number for number in facts.numbers if number >= 1]
-    replies = [size.longest_reply] if size.longest_reply in numbers else _labelled_replies(words)
+    replies = [size.longest_reply] if size.longest_reply in numbers else _find_labelled_replies(words)
     for reply in replies:
         if reply is None:
             continue
@@ -252,7 +252,7 @@ def _reply_that_fits(facts: ErrorFacts, words: str, size: RequestSize) -> int | 
                     sent < NEARLY_FULL_SHARE * limit
                     and sent + reply > limit
                     and sent != reply
-                    and _belong_together(numbers, sent, reply, limit)
+                    and _are_related(numbers, sent, reply, limit)
                 ):
                     left = int(limit - sent - max(64, 0.02 * limit))
                     return left if left >= MIN_REPLY_TOKENS else None
@@ -269,24 +269,24 @@ def _find_room_left(words: str, first: float, second: float, limit: float) -> in
     return left if sent < NEARLY_FULL_SHARE * limit and left >= MIN_REPLY_TOKENS else None
 
 
-def _belong_together(numbers: list[float], sent: float, reply: float, limit: float) -> bool:
+def _are_related(numbers: list[float], sent: float, reply: float, limit: float) -> bool:
     """Return whether three numbers are an input, a reply and their limit: their sum is mentioned, or nothing else
     is."""
     others = set(numbers) - {sent, reply, limit}
     return sent + reply in numbers or not {number for number in others if number >= MIN_REPLY_TOKENS}
 
 
-def _labelled_replies(words: str) -> list[float | None]:
+def _find_labelled_replies(words: str) -> list[float | None]:
     """Return the numbers that the error labels as reply limits."""
     found = _BEFORE_LABEL.findall(words) or _AFTER_LABEL.findall(words)
-    return [_number(value) for value in found]
+    return [_parse_number(value) for value in found]
 
 
-def _number(digits: str) -> float:
+def _parse_number(digits: str) -> float:
     return min(float(digits.replace(",", "")), MAX_TOKEN_COUNT)
 
 
-def _reply_within_rate(words: str, size: RequestSize) -> int | None:
+def _find_reply_within_rate(words: str, size: RequestSize) -> int | None:
     """Return a reply limit that fits a rate limit which counts input and reply limit together."""
     found = _find_rate_and_request(words)
     if found is None or size.longest_reply is None:

@@ -72,18 +72,18 @@ def find_requested_wait(headers: Mapping[str, str], facts: ErrorFacts, now: date
     Dedicated headers and fields come first, then the text of the message, then the reset of the exhausted
     limit."""
     now = now or datetime.now(UTC)
-    if (wait := _wait_in_headers(headers, now)) is not None:
+    if (wait := _read_wait_from_headers(headers, now)) is not None:
         return wait
     for name, value in facts.waits:
-        if (wait := _wait_in_field(name, value, now)) is not None:
+        if (wait := _read_wait_from_field(name, value, now)) is not None:
             return wait
-    if (wait := _wait_in_text(facts.text, now)) is not None:
+    if (wait := _find_wait_in_text(facts.text, now)) is not None:
         return wait
     own = {name.lower(): value for name, value in headers.items()}
-    return _wait_for_resets({**dict(facts.headers), **own}, now)
+    return _compute_wait_for_resets({**dict(facts.headers), **own}, now)
 
 
-def _wait_in_headers(headers: Mapping[str, str], now: datetime) -> float | None:
+def _read_wait_from_headers(headers: Mapping[str, str], now: datetime) -> float | None:
     """Return the wait in the dedicated headers. 0 means retry at once."""
     in_milliseconds, stated = _find_header(headers, "retry-after-ms"), _find_header(headers, "retry-after")
     if (number := _parse_nonnegative(in_milliseconds)) is not None:
@@ -95,7 +95,7 @@ def _wait_in_headers(headers: Mapping[str, str], now: datetime) -> float | None:
     number = _parse_nonnegative(stated)
     if number is None and (spelled_out := parse_duration(stated)) is not None:
         return spelled_out
-    seconds = _seconds_until(stated, now) if number is None else _moment_or_seconds(number, now)
+    seconds = _seconds_until(stated, now) if number is None else _to_wait_seconds(number, now)
     return None if seconds is None else max(0.0, seconds)
 
 
@@ -107,7 +107,7 @@ def _find_header(headers: Mapping[str, str], name: str) -> str | None:
     return None if found is None else found.strip("\"' ")
 
 
-def _wait_in_field(name: str, value: str, now: datetime) -> float | None:
+def _read_wait_from_field(name: str, value: str, now: datetime) -> float | None:
     """Return the wait in a field of an error: `retryDelay: "34s"`, `retry_after_seconds: 12`, `reset_at: ...`."""
     if (number := _parse_nonnegative(value)) is None:
         return _drop_implausible(
@@ -117,7 +117,7 @@ def _wait_in_field(name: str, value: str, now: datetime) -> float | None:
         return _drop_implausible(number / 1000)
     if re.search(r"(?:mins?|minutes)$|^minutes", name):
         return _drop_implausible(number * 60)
-    return _drop_implausible(_moment_or_seconds(number, now))
+    return _drop_implausible(_to_wait_seconds(number, now))
 
 
 def parse_duration(text: str) -> float | None:
@@ -134,7 +134,7 @@ def _to_seconds(number: str, unit: str) -> float:
     return float(number) * _SECONDS[key]
 
 
-def _wait_in_text(text: str, now: datetime) -> float | None:
+def _find_wait_in_text(text: str, now: datetime) -> float | None:
     text = _CLOCK.sub(_write_clock, _COUNT_WORD.sub(_write_count, text[:MAX_SEARCHED_CHARACTERS]))
     if (plain := _PLAIN.search(text)) is not None:
         spans = _SPAN.findall(plain[1] or f"{plain[2]}s")
@@ -148,7 +148,7 @@ def _wait_in_text(text: str, now: datetime) -> float | None:
     if (moment := _MOMENT.search(text)) is not None:
         return _drop_implausible(_seconds_until(moment[1], now))
     number = _EPOCH.search(text)
-    return None if number is None else _drop_implausible(_moment_or_seconds(float(number[1]), now))
+    return None if number is None else _drop_implausible(_to_wait_seconds(float(number[1]), now))
 
 
 def _write_clock(found: re.Match[str]) -> str:
@@ -162,7 +162,7 @@ def _write_count(found: re.Match[str]) -> str:
 # ── Limits that reset ──────────────────────────────────────────────────────────────────────────────
 
 
-def _wait_for_resets(headers: Mapping[str, str], now: datetime) -> float | None:
+def _compute_wait_for_resets(headers: Mapping[str, str], now: datetime) -> float | None:
     """Return the seconds until all exhausted limits reset. Limits with something left are ignored."""
     resets, remaining, rejected = dict[str, str](), dict[str, str](), set[str]()
     for name, value in headers.items():
@@ -183,7 +183,7 @@ def _wait_for_resets(headers: Mapping[str, str], now: datetime) -> float | None:
         if not _is_exhausted(dimension, remaining, rejected, len(resets)):
             continue
         number = _parse_nonnegative(value)
-        seconds = parse_duration(value) if number is None else _moment_or_seconds(number, now)
+        seconds = parse_duration(value) if number is None else _to_wait_seconds(number, now)
         wait = _drop_implausible(_seconds_until(value, now) if seconds is None else seconds)
         if wait is not None:
             waits.append(wait)
@@ -212,7 +212,7 @@ def _is_exhausted(dimension: str, remaining: Mapping[str, str], rejected: set[st
 # ── Numbers and moments ────────────────────────────────────────────────────────────────────────────
 
 
-def _moment_or_seconds(number: float, now: datetime) -> float:
+def _to_wait_seconds(number: float, now: datetime) -> float:
     if number >= _EPOCH_MILLISECONDS:
         return number / 1000 - now.timestamp()
     return number - now.timestamp() if number >= _EPOCH_SECONDS else number

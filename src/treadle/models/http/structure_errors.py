@@ -86,6 +86,6 @@ def has_wrong_structure(facts: ErrorFacts, said: str) -> bool:
     return _RESULT.search(words) is not None and _RELATION.search(words) is not None
 
 
-def broke_template(facts: ErrorFacts) -> bool:
+def is_template_error(facts: ErrorFacts) -> bool:
     """Return whether a chat template refused the conversation, whatever status the server sends."""
     return _ROLES.search(facts.words) is not None or _TEMPLATE.search(facts.words) is not None

@@ -181,7 +181,7 @@ class HttpCall:
         return self._response is not None and self._response.content_type.startswith(_JSON)
 
     @property
-    def unexpected_type(self) -> str:
+    def describe_unexpected_type(self) -> str:
         """Return a note about the content type if it is not the requested stream, else ""."""
         content_type = self._response.content_type if self._response is not None else _STREAM
         return (
@@ -217,7 +217,7 @@ class HttpCall:
             raise CallFailed(failure.from_error(endpoint, error)) from error
         watch.response = self._response
         if isinstance(self._response, AiohttpResponse) and not is_success(self._response.status):
-            raise CallFailed(await self._refusal(self._response.response))
+            raise CallFailed(await self._make_refusal(self._response.response))
 
     async def read(self) -> bytes:
         """Return the next piece of the reply, or b"" at its regular end."""
@@ -253,7 +253,7 @@ class HttpCall:
         if self._response is not None:
             self._response.release()
 
-    async def _refusal(self, response: aiohttp.ClientResponse) -> Failed:
+    async def _make_refusal(self, response: aiohttp.ClientResponse) -> Failed:
         body = bytearray()
         with contextlib.suppress(CallFailed):  # the status is known; the message is optional
             while len(body) < _MAX_ERROR_BODY_BYTES and (piece := await self.read()):

@@ -37,7 +37,7 @@ class PostgresAccounts:
                 pairs = None if buckets is None else msgspec.json.decode(buckets, type=tuple[tuple[int, int], ...])
                 return AccountStanding(
                     unescape_nul(account), kind, ceiling, used, reserved, wants, pairs
-                ).to_short()
+                ).to_shortage()
         return None
 
     async def balance(self, account: str) -> Balance:

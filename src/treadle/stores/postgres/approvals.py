@@ -24,16 +24,16 @@ class PostgresApprovals:
                 f"There is no approval {approval_id} in this database. `treadle approvals list` shows pending "
                 "approvals."
             )
-        return _record(found)
+        return _to_record(found)
 
     async def list_pending(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
-        return [_record(row) for row in await self._database.rows("pending_approvals", run_id)]
+        return [_to_record(row) for row in await self._database.rows("pending_approvals", run_id)]
 
     async def grants(self, session_id: SessionId) -> Sequence[Grant]:
         return [Grant(*map(unescape_nul, row)) for row in await self._database.rows("grants", session_id)]
 
 
-def _record(row: PostgresRow) -> ApprovalRecord:
+def _to_record(row: PostgresRow) -> ApprovalRecord:
     approval_id, run_id, session_id, agent_id, parent, call_id, tool, arguments, reason, pattern, *rest = row
     requested_at, expires_at, decision, agent, owner = rest
     return ApprovalRecord(

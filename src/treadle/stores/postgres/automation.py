@@ -123,7 +123,7 @@ class PostgresWebhooks:
 
     # ── Dead letters ──
 
-    async def of(self, webhook_id: WebhookId) -> Sequence[DeadLetter]:
+    async def list_letters(self, webhook_id: WebhookId) -> Sequence[DeadLetter]:
         return [_to_dead_letter(row) for row in await self._database.rows("dead_letters", webhook_id)]
 
     async def queue(self, webhook_id: WebhookId, event_id: EventId | None) -> int:

@@ -157,7 +157,7 @@ class AccountStanding(Struct, frozen=True):
     buckets: tuple[tuple[int, int], ...] | None = None
     """The amounts used within the window, per bucket; None without a window."""
 
-    def to_short(self) -> AccountShortage:
+    def to_shortage(self) -> AccountShortage:
         resets_at = None
         if self.buckets is not None:
             excess = self.used + self.reserved + self.wants - self.ceiling

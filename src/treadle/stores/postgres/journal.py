@@ -68,10 +68,10 @@ class PostgresJournal(PostgresRuns):
     async def submit(self, origin: Origin, events: Sequence[Draft], key: str | None = None) -> RunId:
         new = RunDraft(origin, tuple(events))
         operation = BatchOperation(
-            encode_header(_submission_header(new, key)),
+            encode_header(_make_submission_header(new, key)),
             new.events,
             sessions=(origin.session_id,),
-            agents=_limited_agents(new),
+            agents=_list_limited_agents(new),
             keys=() if key is None else (key,),
         )
         return await self._writer.write(operation, partial(self._finish_submission, new), patient=False)
@@ -83,10 +83,10 @@ class PostgresJournal(PostgresRuns):
             raise explain_taken_session(SessionId(answer.taken))
         if answer.existing is not None:
             return RunId(answer.existing)
-        self._publish_begun(new)
+        self._publish_new_run(new)
         return new.origin.run_id
 
-    def _publish_begun(self, new: RunDraft) -> None:
+    def _publish_new_run(self, new: RunDraft) -> None:
         self._publisher.on_committed(new.origin, 1, new.events)
         self._publisher.wake(new.origin.run_id, self._clock.now())
 
@@ -123,7 +123,7 @@ class PostgresJournal(PostgresRuns):
         assert row is not None
         return Death(alone=row[0] == 1, lately=row[1])
 
-    async def _hold(self, run_id: RunId) -> HeldRun:
+    async def _load_held_run(self, run_id: RunId) -> HeldRun:
         """Return the state of an owned run that is not cached, from its journal."""
         found = await self._database.rows("events_of_run", run_id, 0, NO_LIMIT, patient=True)
         if not found:
@@ -140,7 +140,7 @@ class PostgresJournal(PostgresRuns):
         if held is None and (
             advance.release or has_counted_events(advance.facts) or has_counted_events(advance.intents)
         ):
-            held = await self._hold(advance.run_id)
+            held = await self._load_held_run(advance.run_id)
         operation = _build_advance(advance, held)
         try:
             answer = await self._writer.write(operation, partial(self._finish_advance, advance, held), True)
@@ -156,8 +156,8 @@ class PostgresJournal(PostgresRuns):
             answer.accepted,
             delivered,
             answer.sequence or 0,
-            None if answer.refused is None else answer.refused.to_short(),
-            tuple([near.to_short() for near in answer.near]),
+            None if answer.refused is None else answer.refused.to_shortage(),
+            tuple([near.to_shortage() for near in answer.near]),
         )
 
     def _finish_advance(self, advance: Advance, held: HeldRun | None, answer: BatchResult) -> BatchResult:
@@ -187,7 +187,7 @@ class PostgresJournal(PostgresRuns):
             self._publisher.wake(RunId(following), self._clock.now())
         if answer.accepted:
             for new in advance.begin:
-                self._publish_begun(new)
+                self._publish_new_run(new)
             for tell, told in zip(advance.tell, answer.told, strict=True):
                 self._publish_delivered(tell.run_id, tell.event, told)
         return answer
@@ -196,7 +196,7 @@ class PostgresJournal(PostgresRuns):
 
     async def deliver(self, run_id: RunId, event: Draft, key: str) -> int | None:
         operation = BatchOperation(
-            encode_header(_delivery_header(RunMessage(run_id, event, key))), (event,), runs=(run_id,)
+            encode_header(_make_delivery_header(RunMessage(run_id, event, key))), (event,), runs=(run_id,)
         )
         return await self._writer.write(operation, partial(self._finish_delivery, run_id, event), patient=False)
 
@@ -257,7 +257,7 @@ def _check_claim(run_id: RunId, answer: BatchResult) -> BatchResult:
     return answer
 
 
-def _submission_header(new: RunDraft, key: str | None = None) -> Header:
+def _make_submission_header(new: RunDraft, key: str | None = None) -> Header:
     origin = new.origin
     header: Header = {
         "do": "submit",
@@ -277,12 +277,12 @@ def _submission_header(new: RunDraft, key: str | None = None) -> Header:
     return header
 
 
-def _limited_agents(*new_runs: RunDraft) -> list[str]:
+def _list_limited_agents(*new_runs: RunDraft) -> list[str]:
     """Return the agents of these runs that have a concurrency limit."""
     return [new.origin.agent_id for new in new_runs if read_concurrency_limit(new.events) is not None]
 
 
-def _delivery_header(tell: RunMessage) -> Header:
+def _make_delivery_header(tell: RunMessage) -> Header:
     header: Header = {"do": "deliver", "run": tell.run_id, "key": tell.key, "events": 1}
     if isinstance(tell.event.data, ApprovalDecided):
         header["approval"] = tell.event.data.approval_id
@@ -312,14 +312,14 @@ def _build_advance(advance: Advance, held: HeldRun | None) -> BatchOperation:
         header["reserve"] = reserve
         operation.accounts = [ceilings.account for ceilings in reserve.accounts]
     if release is not None:
-        header["release"] = _release_header(operation, run_id, release)
+        header["release"] = _make_release_header(operation, run_id, release)
     if advance.begin or advance.tell:
         header["begin"], header["tell"] = (
-            [_submission_header(new) for new in advance.begin],
-            list(map(_delivery_header, advance.tell)),
+            [_make_submission_header(new) for new in advance.begin],
+            list(map(_make_delivery_header, advance.tell)),
         )
         operation.sessions = [new.origin.session_id for new in advance.begin]
-        operation.agents = _limited_agents(*advance.begin)
+        operation.agents = _list_limited_agents(*advance.begin)
         operation.runs = (run_id, *(tell.run_id for tell in advance.tell))
         more = [new.events for new in advance.begin] + [(tell.event,) for tell in advance.tell]
         operation.drafts = [*operation.drafts, *(draft for events in more for draft in events)]
@@ -333,7 +333,7 @@ def _build_advance(advance: Advance, held: HeldRun | None) -> BatchOperation:
     return operation
 
 
-def _release_header(operation: BatchOperation, run_id: RunId, release: Release) -> Header:
+def _make_release_header(operation: BatchOperation, run_id: RunId, release: Release) -> Header:
     last = operation.drafts[-1].data if operation.drafts else None
     if not isinstance(last, RunEnd):
         operation.places = (run_id,)

@@ -168,7 +168,7 @@ class _View:
             return self._rows(statement, scope.agent_id, *values)
         return self._rows(f"{statement}_of_owner", scope.agent_id, scope.owner, *values)
 
-    def glance(
+    def read_overview(
         self, scope: MemoryScope, embedder: str | None, without: RecallExclusion = NO_EXCLUSION
     ) -> MemoryOverview:
         is_there, space, dimensions, is_behind = self._read_scoped("memory_space", scope, embedder)[0]
@@ -181,7 +181,7 @@ class _View:
             return MemoryOverview(False, notes)
         return MemoryOverview(False, notes, dimensions or None if space is not None else None, is_behind)
 
-    def nearest(
+    def find_nearest(
         self, scope: MemoryScope, embedder: str, vector: Vector, limit: int, without: RecallExclusion = NO_EXCLUSION
     ) -> Sequence[MemoryHit]:
         _, space, dimensions, _ = self._read_scoped("memory_space", scope, embedder)[0]
@@ -220,7 +220,7 @@ class _View:
         rows = self._read_scoped("unseen_memories", scope, space if is_of_use else None, limit)
         return [Pending(row[0], _to_memory(tuple(row)[2:]), f" {row[1]} ") for row in rows]
 
-    def same(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
+    def find_same(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
         found = self._rows("same_memory", agent_id, owner, compute_digest(text))
         return str(found[0][0]) if found else None
 

@@ -54,7 +54,7 @@ class PostgresNotifications:
     async def open(self, listener: NotificationListener) -> None:
         self._listener = listener
         await self._connect()
-        self._keep_task = asyncio.create_task(self._keep(), name="treadle-notifications")
+        self._keep_task = asyncio.create_task(self._keep_connected(), name="treadle-notifications")
 
     async def send(self, messages: Sequence[bytes]) -> None:
         sent = [part for message in messages for part in self._split_message(message)]
@@ -72,7 +72,7 @@ class PostgresNotifications:
 
     # ── Connection ──
 
-    async def _keep(self) -> None:
+    async def _keep_connected(self) -> None:
         """Reconnect whenever the connection is lost, until closed."""
         while True:
             with contextlib.suppress(TimeoutError):
@@ -97,13 +97,13 @@ class PostgresNotifications:
         connection = await self._database.connect()
         self._down.clear()
         self._connection = connection
-        connection.add_termination_listener(self._lost)
+        connection.add_termination_listener(self._on_connection_lost)
         try:
             async with self._query_lock:
                 await connection.add_listener(COMMITS_CHANNEL, self._on_commit_notice)
                 await connection.add_listener(MESSAGES_CHANNEL, self._on_message_part)
         except BaseException:
-            self._lost(connection)
+            self._on_connection_lost(connection)
             raise
         self._incomplete.clear()
         if self._listener is not None:
@@ -118,10 +118,10 @@ class PostgresNotifications:
                 return await connection.fetch(SQL[statement], *values, timeout=REPLY_TIMEOUT_SECONDS)
             except Exception as error:  # the driver raises various errors when the connection closes
                 logger.debug("the notification connection is down: %s", error)
-                self._lost(connection)
+                self._on_connection_lost(connection)
                 return ()
 
-    def _lost(self, connection: PostgresConnection) -> None:
+    def _on_connection_lost(self, connection: PostgresConnection) -> None:
         if connection is self._connection:
             self._drop()
 

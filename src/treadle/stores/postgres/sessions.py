@@ -32,7 +32,7 @@ class PostgresSessions:
     ) -> Sequence[SessionRecord]:
         names = None if agents is None else list(agents)
         found = await self._database.rows("sessions", before, names, limit, None, owner, children)
-        return [_record(row) for row in found]
+        return [_to_record(row) for row in found]
 
     async def basics(self, session_id: SessionId) -> SessionBasics | None:
         found = await self._database.row("basics_of_session", session_id)
@@ -44,7 +44,7 @@ class PostgresSessions:
     async def find(self, session_id: SessionId) -> SessionRecord | None:
         found = await self._database.row("sessions", None, None, 1, session_id, None, True)
         if found is not None:
-            return _record(found)
+            return _to_record(found)
         if grave := await self._database.row("grave", session_id):
             raise explain_deleted_session((grave[0], grave[1], grave[2]))
         return None
@@ -67,7 +67,7 @@ class PostgresSessions:
         return [SegmentRecord(*row) for row in await self._database.rows("segments", session_id)]
 
 
-def _record(row: PostgresRow) -> SessionRecord:
+def _to_record(row: PostgresRow) -> SessionRecord:
     session_id, agent, *facts, title, model, beginning = row
     shown = default_title(beginning) if title is None else unescape_nul(title)
     return SessionRecord(session_id, unescape_nul(agent), *facts, title=shown, model=model)

@@ -24,13 +24,13 @@ class SqliteApprovals:
                 f"There is no approval {approval_id} in this database. `treadle approvals list` shows pending "
                 "approvals."
             )
-        return _record(found)
+        return _to_record(found)
 
     async def list_pending(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
         def work(db: SqliteDatabase) -> list[ApprovalRecord]:
             if run_id is None:
-                return [_record(row) for row in db.execute(SQL["pending_approvals"])]
-            return [_record(row) for row in db.execute(SQL["pending_approvals_of_run"], (run_id,))]
+                return [_to_record(row) for row in db.execute(SQL["pending_approvals"])]
+            return [_to_record(row) for row in db.execute(SQL["pending_approvals_of_run"], (run_id,))]
 
         return await self._writer.read(work)
 
@@ -38,6 +38,6 @@ class SqliteApprovals:
         return await self._writer.read(lambda db: [Grant(*row) for row in db.execute(SQL["grants"], (session_id,))])
 
 
-def _record(row: Any) -> ApprovalRecord:
+def _to_record(row: Any) -> ApprovalRecord:
     approval_id, run_id, session_id, agent_id, parent, *rest = row
     return ApprovalRecord(approval_id, Origin(run_id, session_id, agent_id, parent), *rest)

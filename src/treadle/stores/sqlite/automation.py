@@ -127,7 +127,7 @@ class SqliteWebhooks:
 
     # ── Dead letters ──
 
-    async def of(self, webhook_id: WebhookId) -> Sequence[DeadLetter]:
+    async def list_letters(self, webhook_id: WebhookId) -> Sequence[DeadLetter]:
         return await self._writer.read(
             lambda db: [_to_dead_letter(row) for row in db.execute(SQL["dead_letters"], (webhook_id,))]
         )

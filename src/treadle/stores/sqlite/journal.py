@@ -89,16 +89,16 @@ class SqliteJournal:
         def work(transaction: Transaction) -> RunId | None:
             if key is not None and (found := transaction.db.execute(SQL["run_of_submission"], (key,)).fetchone()):
                 return RunId(str(found[0]))
-            self._begin(transaction, RunDraft(origin, tuple(events)), key)
+            self._insert_run(transaction, RunDraft(origin, tuple(events)), key)
             return None
 
         def then(existing: RunId | None) -> None:
             if existing is None:
-                self._publish_begun(RunDraft(origin, tuple(events)))
+                self._publish_new_run(RunDraft(origin, tuple(events)))
 
         return await self._writer.write(work, then, patient=False) or origin.run_id
 
-    def _begin(self, transaction: Transaction, new: RunDraft, key: str | None = None) -> None:
+    def _insert_run(self, transaction: Transaction, new: RunDraft, key: str | None = None) -> None:
         origin, now = new.origin, self._clock.now()
         inserted = transaction.db.execute(
             SQL["insert_run"],
@@ -118,7 +118,7 @@ class SqliteJournal:
             require_usable_session(transaction.db, new)
         transaction.append(transaction.run(origin.run_id), new.events)
 
-    def _publish_begun(self, new: RunDraft) -> None:
+    def _publish_new_run(self, new: RunDraft) -> None:
         self._publisher.on_committed(new.origin, 1, new.events)
         self._publisher.wake(new.origin.run_id, self._clock.now())
 
@@ -184,11 +184,11 @@ class SqliteJournal:
         if not accepted or not (advance.begin or advance.tell):
             return AppendResult(row.origin, drafts, advanced, wakes)
         for new in advance.begin:
-            self._begin(transaction, new)
-        told = self._tell(transaction, advance.tell)
+            self._insert_run(transaction, new)
+        told = self._deliver_messages(transaction, advance.tell)
         return AppendResult(row.origin, drafts, advanced, wakes, advance.begin, told)
 
-    def _tell(self, transaction: Transaction, told: Sequence[RunMessage]) -> tuple[DeliveredEvent, ...]:
+    def _deliver_messages(self, transaction: Transaction, told: Sequence[RunMessage]) -> tuple[DeliveredEvent, ...]:
         delivered: list[DeliveredEvent] = []
         for each in told:
             with suppress(UnknownRun):  # the run was deleted
@@ -221,7 +221,7 @@ class SqliteJournal:
         for run_id, at in appended.wakes:
             self._publisher.wake(run_id, at)
         for new in appended.begun:
-            self._publish_begun(new)
+            self._publish_new_run(new)
         for told in appended.told:
             self._publish_delivered(told)
 
@@ -326,9 +326,12 @@ class SqliteJournal:
         owner: UserId | None = None,
     ) -> Sequence[PositionedEvent]:
         if owner is None:
-            statement, values = SQL["events_after_position"], (position, _json(agents), limit)
+            statement, values = SQL["events_after_position"], (position, _encode_names(agents), limit)
         else:
-            statement, values = SQL["events_after_position_of_owner"], (position, _json(agents), limit, owner)
+            statement, values = (
+                SQL["events_after_position_of_owner"],
+                (position, _encode_names(agents), limit, owner),
+            )
         found = await self._writer.read(lambda db: db.execute(statement, values).fetchall())
         return [PositionedEvent(row[0], to_event(Origin(*row[1:5]), row[5:])) for row in found]
 
@@ -385,5 +388,5 @@ def _to_session_facts(facts: Any) -> SessionFacts:
     return SessionFacts(opened, opened_at or 0.0, None if workspace is None else (workspace, notes), last)
 
 
-def _json(names: Sequence[str] | None) -> str | None:
+def _encode_names(names: Sequence[str] | None) -> str | None:
     return None if names is None else _encode(names).decode()

@@ -167,7 +167,7 @@ class _View:
             return self._db.execute(SQL[statement], (scope.agent_id, *values))
         return self._db.execute(SQL[f"{statement}_of_owner"], (scope.agent_id, scope.owner, *values))
 
-    def glance(
+    def read_overview(
         self, scope: MemoryScope, embedder: str | None, without: RecallExclusion = NO_EXCLUSION
     ) -> MemoryOverview:
         if self._rows("any_memory", scope).fetchone() is None:
@@ -181,7 +181,7 @@ class _View:
         above = self._rows("any_memory_above", scope, space[2] if space else 0).fetchone()
         return MemoryOverview(False, notes, (space[1] or None) if space else None, above is not None)
 
-    def nearest(
+    def find_nearest(
         self, scope: MemoryScope, embedder: str, vector: Vector, limit: int, without: RecallExclusion = NO_EXCLUSION
     ) -> Sequence[MemoryHit]:
         space = _find_space(self._db, scope, embedder)
@@ -219,7 +219,7 @@ class _View:
         rows = self._rows("memories_above", scope, done_to, limit)
         return [Pending(int(row[0]), hit.memory, hit.line) for row in rows for hit in (_to_hit(row[1:]),)]
 
-    def same(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
+    def find_same(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
         found = self._db.execute(SQL["same_memory"], (agent_id, owner, compute_digest(text))).fetchone()
         return None if found is None else str(found[0])
 

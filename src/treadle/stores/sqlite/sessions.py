@@ -37,7 +37,7 @@ class SqliteSessions:
         else:
             statement, wanted = SQL["sessions_of_owner"], (before, names, limit, children, owner)
         found = await self._writer.read(lambda db: db.execute(statement, wanted).fetchall())
-        return [_record(row) for row in found]
+        return [_to_record(row) for row in found]
 
     async def basics(self, session_id: SessionId) -> SessionBasics | None:
         found = await self._writer.read(lambda db: db.execute(SQL["basics_of_session"], (session_id,)).fetchone())
@@ -48,7 +48,7 @@ class SqliteSessions:
             found = db.execute(SQL["session"], (session_id,)).fetchone()
             if found is None and db.execute(SQL["tombstone"], (session_id,)).fetchone() is not None:
                 raise explain_deleted_session(db, session_id)
-            return None if found is None else _record(found)
+            return None if found is None else _to_record(found)
 
         return await self._writer.read(look)
 
@@ -78,6 +78,6 @@ class SqliteSessions:
         return [SegmentRecord(*row) for row in found]
 
 
-def _record(row: Any) -> SessionRecord:
+def _to_record(row: Any) -> SessionRecord:
     *facts, title, model, beginning = row
     return SessionRecord(*facts, title=title or default_title(beginning), model=model)

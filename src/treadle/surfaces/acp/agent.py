@@ -316,7 +316,7 @@ class EditorAgent:
     @report_errors
     async def set_session_mode(self, session_id: str, mode_id: str, **kwargs: Any) -> SetSessionModeResponse:
         opened = self._find(session_id)
-        self._choose(opened, replace(opened.settings, mode=parse_mode(mode_id)))
+        self._apply_settings(opened, replace(opened.settings, mode=parse_mode(mode_id)))
         options = await self._describe(opened)
         update = ConfigOptionUpdate(session_update="config_option_update", config_options=cast("Any", options))
         await self._client.update(session_id, update)
@@ -343,12 +343,12 @@ class EditorAgent:
         spec = make_spec(self._home, settings, opened.session.folder)
         if config_id == "model" and (problems := await find_unusable_models(self._home, spec)):
             raise UsageError(problems[0])
-        self._choose(opened, settings)
+        self._apply_settings(opened, settings)
         if config_id == "mode":
             await self._client.update(session_id, update_current_mode(settings.mode))
         return SetSessionConfigOptionResponse(config_options=cast("Any", await self._describe(opened)))
 
-    def _choose(self, opened: OpenSession, settings: SessionSettings) -> None:
+    def _apply_settings(self, opened: OpenSession, settings: SessionSettings) -> None:
         opened.settings = settings
         self._folder.write(opened.session.session_id, settings)
 
@@ -383,7 +383,7 @@ class EditorAgent:
         await self._require_link()
         parts = read_prompt(prompt, opened.session.folder)
         refuse_unknown_command(parts.text)
-        await opened.say_notice()
+        await opened.send_notice()
         return await opened.session.prompt(parts)
 
     async def cancel(self, session_id: str, **kwargs: Any) -> None:

@@ -43,7 +43,7 @@ class EditorClient:
             message = await sent.answer
         except asyncio.CancelledError:
             with suppress(ConnectionError):
-                await self._transport.withdraw(sent)
+                await self._transport.cancel_request(sent)
             raise
         result = message.get("result")
         return cast("dict[str, Any]", result) if isinstance(result, dict) else None

@@ -45,7 +45,7 @@ class HomeOpening:
 
     async def _open(self) -> "HomeLink":
         link = self._make_link()
-        link.watch = self._link_changed
+        link.watch = self._on_link_change
         await link.open()
         self.link = link
         self._feeding = asyncio.create_task(self._feed(link))
@@ -60,14 +60,14 @@ class HomeOpening:
                     async with aclosing(link.feed()) as feed:
                         async for event in feed:
                             if event.durable and (opened := self._sessions.get(event.session_id)) is not None:
-                                opened.session.see(event)
+                                opened.session.observe(event)
                 except StoreError:
                     pass
                 if link.access is access:  # its owner has ended
                     link.report_lost()
             await asyncio.sleep(RECONNECT_SECONDS)
 
-    def _link_changed(self, state: "LinkState", detail: str) -> None:
+    def _on_link_change(self, state: "LinkState", detail: str) -> None:
         log.info("Home: %s %s", state, detail)
         if state in ("owner", "attached"):
             for each in self._sessions.values():

@@ -63,7 +63,7 @@ class OpenSession:
         await self._client.update(self.session.session_id, update_available_commands(commands))
         self.session.spawn(self.session.sync())
 
-    async def say_notice(self) -> None:
+    async def send_notice(self) -> None:
         if self.notice:
             text, self.notice = self.notice, ""
             await self._client.send_text(

@@ -134,7 +134,7 @@ class PermissionRequests:
         result = await self._client.ask(PERMISSION, request)
         decision = _read_choice(result)
         if decision not in (ONCE, SESSION, DENY):
-            await self._say_open(call_id, approval)
+            await self._report_undecided(call_id, approval)
             return
         answer = approvals.DecideApproval(
             approval.approval_id,
@@ -148,7 +148,7 @@ class PermissionRequests:
             status = "failed" if decision == DENY else "completed"
             await self._client.update(self._session_id, update_tool_call(call_id, status=status))
 
-    async def _say_open(self, call_id: str, approval: ApprovalView) -> None:
+    async def _report_undecided(self, call_id: str, approval: ApprovalView) -> None:
         """The editor gave no decision: say where else it can be given."""
         said = (
             f"Not decided. Decide it with `treadle approvals approve {approval.approval_id}`, or cancel the turn."

@@ -74,7 +74,7 @@ def read_prompt(blocks: Sequence[PromptBlock], folder: Path) -> PromptParts:
             f"The prompt has {len(text)} characters; at most {MESSAGE_LIMIT} are accepted. Save it as a file "
             "in the folder and mention the file."
         )
-    return PromptParts(text or "See the attachment.", _fit(len(text), attachments))
+    return PromptParts(text or "See the attachment.", _replace_oversized(len(text), attachments))
 
 
 def _separate(pieces: Sequence[str]) -> list[str]:
@@ -89,7 +89,7 @@ def _separate(pieces: Sequence[str]) -> list[str]:
     return found
 
 
-def _fit(used: int, attachments: Sequence[Text | Image]) -> tuple[Text | Image, ...]:
+def _replace_oversized(used: int, attachments: Sequence[Text | Image]) -> tuple[Text | Image, ...]:
     """Return the attachments. A text that does not fit into the message is replaced by a note: tools can read the
     file."""
     fitting: list[Text | Image] = []

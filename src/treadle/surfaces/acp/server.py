@@ -54,11 +54,11 @@ async def serve_editor(home: Home, agent: str) -> int:
     await editor.leave()
     await connection.close()
     if editor.opening.link is not None:
-        await _depart(editor.opening.link, editor.open_runs)
+        await _close_home(editor.opening.link, editor.open_runs)
     return 0
 
 
-async def _depart(link: "HomeLink", run_ids: list[str]) -> None:
+async def _close_home(link: "HomeLink", run_ids: list[str]) -> None:
     """Leave the runs of this process to one in the background, and close the home."""
     access = link.access
     if access is not None and access.engine is not None and access.engine.busy:

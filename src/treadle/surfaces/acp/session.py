@@ -248,7 +248,7 @@ class EditorSession:
             elif turn is not None and turn.run_id is not None and turn.run_id not in self._ended:
                 self._follow(turn.run_id)  # it was cancelled before it began
 
-    def see(self, event: Event) -> None:
+    def observe(self, event: Event) -> None:
         """Notice an event of the session that any surface has caused."""
         if isinstance(event.data, e.RunQueued | e.RunStart):
             self.spawn(self.sync())
@@ -277,7 +277,7 @@ class EditorSession:
                     for update in updates.apply(event, is_own=is_own):
                         await self._show(update)
                     if event.durable:
-                        self._notice(event)
+                        self._handle_event(event)
         except (StoreError, ConnectionError):
             return  # the link reports it, and the run is followed again afterwards
         except TreadleError as error:
@@ -301,7 +301,7 @@ class EditorSession:
         self._own[event.run_id] -= 1
         return True
 
-    def _notice(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         data = event.data
         if isinstance(data, ASKING):
             self.spawn(self._refresh_requests())

@@ -98,7 +98,7 @@ def describe_options(
     settings: SessionSettings, agents: Sequence[str], models: Sequence[SessionConfigSelectOption], model: str
 ) -> list[SessionConfigOptionSelect]:
     """Return the options with their values. `model` is the one that answers now."""
-    known = models if any(option.value == model for option in models) else (_option(model), *models)
+    known = models if any(option.value == model for option in models) else (_make_option(model), *models)
     return [
         SessionConfigOptionSelect(
             id="model",
@@ -115,7 +115,7 @@ def describe_options(
             name="Agent",
             description="The agent of the session.",
             current_value=settings.agent,
-            options=[_option(name) for name in dict.fromkeys((*agents, settings.agent))],
+            options=[_make_option(name) for name in dict.fromkeys((*agents, settings.agent))],
         ),
         SessionConfigOptionSelect(
             id="mode",
@@ -132,7 +132,7 @@ def describe_options(
     ]
 
 
-def _option(value: str) -> SessionConfigSelectOption:
+def _make_option(value: str) -> SessionConfigSelectOption:
     return SessionConfigSelectOption(value=value, name=value)
 
 

@@ -125,7 +125,7 @@ class StdioTransport:
             line = await self._read_line()
             if line is None:
                 self._fail_sent()
-                await self._settle()
+                await self._wait_for_answers()
                 return None
             message = await self._accept(line)
             if message is not None:
@@ -157,7 +157,7 @@ class StdioTransport:
         await self._write({"jsonrpc": "2.0", "id": sent.request_id, "method": method, "params": params})
         return sent
 
-    async def withdraw(self, sent: SentRequest) -> None:
+    async def cancel_request(self, sent: SentRequest) -> None:
         """Tell the editor that an answer is no longer needed. It may answer nevertheless; that is ignored."""
         if self._sent.pop(sent.request_id, None) is not None:
             await self.notify(CANCEL_REQUEST, {"requestId": sent.request_id})
@@ -256,7 +256,7 @@ class StdioTransport:
             return None
         return {"jsonrpc": "2.0", "method": CANCEL, "params": {"sessionId": session_id}}
 
-    async def _settle(self) -> None:
+    async def _wait_for_answers(self) -> None:
         """Wait for the answers to requests from before the end of the input. Prompts are left to their runs."""
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_SECONDS):

@@ -21,7 +21,7 @@ QUOTAS = {
 REMEDY = "to have such calls run: answer with `treadle run --yes`, or run it at a terminal"
 
 
-def denial(error: e.ToolCallError, arguments: str | None) -> Iterator[str]:
+def describe_denial(error: e.ToolCallError, arguments: str | None) -> Iterator[str]:
     """Yield the lines for a denied call: what was denied and why, and the remedy if there was no reviewer."""
     what = f" ({summarize_call(arguments, WIDE)})" if arguments else ""
     yield f"  {error.name} denied{what}: {one_line(_describe_error(error))}"

@@ -35,7 +35,7 @@ from treadle.surfaces.cli.editor import is_editor_set, open_editor, write_copy
 from treadle.surfaces.cli.event_output import Printer
 from treadle.surfaces.cli.line_input import Prompt
 from treadle.surfaces.cli.output import alert
-from treadle.surfaces.cli.terminal import reveal_line, size_of
+from treadle.surfaces.cli.terminal import measure_terminal, reveal_line
 
 BY = "terminal"
 OTHER_LINES = 10
@@ -93,7 +93,7 @@ class RunQuestions(Struct, frozen=True):
             return False
         self.printer.note("The agent asks:")
         options = [f"  {number}. {option}" for number, option in enumerate(question.options, start=1)]
-        for line in quote_lines("\n".join([question.question, *options]), size_of(sys.stderr).columns):
+        for line in quote_lines("\n".join([question.question, *options]), measure_terminal(sys.stderr).columns):
             alert(line)
         while not (typed := await self.prompt.ask("your answer:")):
             if typed is None:
@@ -138,7 +138,7 @@ class ApprovalDialog:
         """Run the dialog and return whether the call was decided."""
         await self._find_scopes()
         self._printer.note(f"{self._call.tool} asks to run {self._where()}:")
-        self._show(min(MOST_ROWS, size_of(sys.stderr).lines - OTHER_LINES))
+        self._show(min(MOST_ROWS, measure_terminal(sys.stderr).lines - OTHER_LINES))
         self._printer.note(f"  ({reveal_line(self._call.reason)}; {self._call.approval_id})")
         while True:
             typed = await self._prompt.ask(self._choices())
@@ -189,7 +189,7 @@ class ApprovalDialog:
         return f"{place}, in a sandbox with the network {'on' if policy.network else 'off'}"
 
     def _show(self, rows: int | None) -> None:
-        columns = size_of(sys.stderr).columns
+        columns = measure_terminal(sys.stderr).columns
         call = show_change(self._call.tool, self._call.arguments, self._folder, columns, rows)
         for line in call.lines:
             alert(line)

@@ -11,7 +11,7 @@ from treadle.operations.replays import Replayed
 from treadle.operations.run_diff import Differs, RunDiff
 from treadle.surfaces.cli.output import Column, print_table, short_ids
 from treadle.surfaces.cli.run_view import describe_time
-from treadle.surfaces.cli.terminal import columns, cut, likes_colour, one_line
+from treadle.surfaces.cli.terminal import columns, cut, one_line, supports_colour
 from treadle.surfaces.cli.tree_view import cost_of
 
 REMOVED, ADDED = "31", "32"
@@ -67,7 +67,7 @@ def _describe_wording(replayed: Replayed) -> Iterator[str]:
 def colour_line(line: str, colour: str) -> str:
     """Return a line for the terminal, truncated to its width and coloured if it has colours."""
     shown = cut(line, columns() if sys.stdout.isatty() else None)
-    return f"\x1b[{colour}m{shown}\x1b[0m" if likes_colour(sys.stdout) else shown
+    return f"\x1b[{colour}m{shown}\x1b[0m" if supports_colour(sys.stdout) else shown
 
 
 # ── Diff ──

@@ -83,7 +83,7 @@ class HomeAccess:
         """Return whether the service that answers may end without that being an error."""
         return self.engine is None or self._handing_over is not None
 
-    def hand_over_when_asked(self, owned: AsyncExitStack, asked: asyncio.Event) -> "asyncio.Task[None]":
+    def hand_over_on_request(self, owned: AsyncExitStack, asked: asyncio.Event) -> "asyncio.Task[None]":
         """Release the home, which `owned` closes, once a server asks for it."""
 
         async def hand_over() -> None:
@@ -166,7 +166,7 @@ async def open_home(
             home_of.attachments = await owned.enter_async_context(
                 accept_attachments(engine, home, hand_over=asked.set)
             )
-            handing_over = home_of.hand_over_when_asked(owned, asked)
+            handing_over = home_of.hand_over_on_request(owned, asked)
             try:
                 yield home_of
             finally:

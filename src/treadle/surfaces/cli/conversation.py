@@ -25,7 +25,7 @@ from treadle.operations.operation import Caller, list_items
 from treadle.operations.submissions import Submission
 from treadle.ports.tool import Tool
 from treadle.surfaces.cli.connection import HomeAccess, current_home, open_home
-from treadle.surfaces.cli.follow import Follower, FollowOptions, add_endpoint, make_engine, unfinished_runs
+from treadle.surfaces.cli.follow import Follower, FollowOptions, add_endpoint, list_unfinished_runs, make_engine
 from treadle.surfaces.cli.output import note
 from treadle.surfaces.cli.process import Stop
 from treadle.surfaces.cli.references import LAST, find_session
@@ -103,7 +103,7 @@ class RunConversation:
 
     async def _send(self, access: HomeAccess, follower: Follower, agent: AgentSpec, text: str) -> int:
         client, stop = access.client, follower.stop
-        known = {run.run_id: run.sequence for run in await unfinished_runs(client)}
+        known = {run.run_id: run.sequence for run in await list_unfinished_runs(client)}
         submission = Submission(
             agent,
             self._message(text),
@@ -160,7 +160,7 @@ class RunConversation:
             agent = msgspec.structs.replace(agent, persona=request.system)
         if self._options.base_url is not None:
             agent = msgspec.structs.replace(agent, provider=add_endpoint(engine, self._options.base_url))
-        return in_current_folder(agent)
+        return use_current_folder(agent)
 
 
 def find_agent(home: Home, name: str, model: str | None) -> AgentSpec:
@@ -173,7 +173,7 @@ def find_agent(home: Home, name: str, model: str | None) -> AgentSpec:
     return msgspec.structs.replace(agent, model=model, provider=None)
 
 
-def in_current_folder(agent: AgentSpec) -> AgentSpec:
+def use_current_folder(agent: AgentSpec) -> AgentSpec:
     """Return an agent that works in the current folder, unless it has a folder of its own."""
     return agent if agent.workspace is not None else apply_options(agent, {"workspace": Path.cwd()})
 
@@ -182,12 +182,12 @@ async def find_session_here(caller: Caller, folder: Path) -> SessionId:
     """Return the latest session whose agent worked in this folder."""
     for session in await list_items(caller, sessions.LIST, sessions.ListSessions(), MAX_SEARCHED_SESSIONS):
         found = (await caller.call(runs.LIST, runs.ListRuns(session_id=session.session_id, limit=1))).items
-        if found and await _workspace_of(caller, found[0].run_id) == str(folder):
+        if found and await _read_workspace(caller, found[0].run_id) == str(folder):
             return session.session_id
     raise UsageError(f"No session has used the folder {folder} yet. Leave out --continue to start one.")
 
 
-async def _workspace_of(caller: Caller, run_id: RunId) -> str | None:
+async def _read_workspace(caller: Caller, run_id: RunId) -> str | None:
     return (await caller.call(AGENT, runs.OneRun(run_id))).workspace
 
 

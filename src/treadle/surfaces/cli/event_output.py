@@ -22,7 +22,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.messages import Text, ToolUse
 from treadle.domain.time_format import format_second
-from treadle.surfaces.cli.activity import NARROW, WIDE, activity, denial
+from treadle.surfaces.cli.activity import NARROW, WIDE, activity, describe_denial
 from treadle.surfaces.cli.output import alert, note, print_json_line
 from treadle.surfaces.cli.terminal import columns, inert, is_terminal, one_line
 
@@ -152,7 +152,7 @@ class TranscriptPrinter:
             self._break_line()
         match data:
             case ToolCallError(kind="denied"):
-                for line in denial(data, self._calls.get(data.call_id)):
+                for line in describe_denial(data, self._calls.get(data.call_id)):
                     self.note(line)
                 return
             case SecretUsed() if data in self._secrets:

@@ -41,7 +41,7 @@ from treadle.surfaces.cli.line_input import Prompt
 from treadle.surfaces.cli.live_line import LiveLine, can_draw
 from treadle.surfaces.cli.markdown_output import make_transcript_printer
 from treadle.surfaces.cli.model_wait import ModelWait
-from treadle.surfaces.cli.output import count_of, note
+from treadle.surfaces.cli.output import format_count, note
 from treadle.surfaces.cli.process import FAILED, NEEDS_AN_ANSWER, PIPE_CLOSED, Stop
 from treadle.surfaces.cli.wait_hint import FOR_AN_ANSWER, PARKED, endpoint_option, list_questions
 
@@ -143,12 +143,12 @@ class Follower(Struct, frozen=True):
                     async with aclosing(follow_without_resets(self.access.client, run_id, last)) as events:
                         async for event in events:
                             last = event.sequence if event.durable else last
-                            wait.see(event)
+                            wait.observe(event)
                             self._show(event, shown)
                             code = shown.code
                             if (ended := self._find_exit_code(event, since)) is not None:
                                 return code or ended
-                            if _asks(event) and event.sequence > since and not await self._settle(shown):
+                            if _is_question(event) and event.sequence > since and not await self._settle(shown):
                                 return shown.code or await self._leave_waiting(run_id)
                 except StoreError:
                     if not self.access.is_leaving:
@@ -254,19 +254,19 @@ class Follower(Struct, frozen=True):
         """Print which other runs resume because this process owns the home now."""
         if self.access.is_shared or self.access.engine is None:
             return  # other processes execute them
-        resumed = [run for run in _list_resumed(await unfinished_runs(self.access.client)) if run != run_id]
+        resumed = [run for run in _list_resumed(await list_unfinished_runs(self.access.client)) if run != run_id]
         if resumed:
-            self.printer.note(f"Resuming {count_of(len(resumed), 'unfinished run')}: {', '.join(resumed)}")
+            self.printer.note(f"Resuming {format_count(len(resumed), 'unfinished run')}: {', '.join(resumed)}")
 
     async def wait_for_others(self, run_id: RunId) -> None:
         """Wait until this process executes no other run, unless the user stops it."""
-        unfinished = () if self.access.is_shared else await unfinished_runs(self.access.client)
+        unfinished = () if self.access.is_shared else await list_unfinished_runs(self.access.client)
         others = [run for run in _list_resumed(unfinished) if run != run_id]
         if others and self.access.busy and not self.stop.is_requested:
             self.printer.note(f"Waiting for {', '.join(others)} (Ctrl-C leaves it for later)")
-        await self._until_idle()
+        await self._wait_until_idle()
 
-    async def _until_idle(self) -> None:
+    async def _wait_until_idle(self) -> None:
         """Wait for the runs that this process executes, and for commands that use it. From then on no command can
         attach to this process, which is about to end."""
         access = self.access
@@ -277,7 +277,7 @@ class Follower(Struct, frozen=True):
             access.attachments.refuse_more()
 
 
-async def unfinished_runs(caller: Caller) -> list[RunView]:
+async def list_unfinished_runs(caller: Caller) -> list[RunView]:
     """Return the runs that have not ended, the oldest first."""
     return list(reversed(await list_items(caller, runs.LIST, runs.ListRuns(unfinished=True))))
 
@@ -291,7 +291,7 @@ def _explain_stopped_owner(run_id: RunId, options: str) -> str:
     )
 
 
-def _asks(event: Event) -> bool:
+def _is_question(event: Event) -> bool:
     """Return whether the run or a child run of it needs an answer."""
     if isinstance(event.data, ClarifyRequested):
         return event.data.during is not None
@@ -330,7 +330,7 @@ async def must_be_resumed(source: EventSource, run: RunView) -> bool:
 
 async def is_behind_another(caller: Caller, run: RunView) -> bool:
     """Return whether an older run of its session has not ended: then the run waits for its turn."""
-    for other in await unfinished_runs(caller):
+    for other in await list_unfinished_runs(caller):
         if other.run_id == run.run_id:
             return False
         if other.session_id == run.session_id:
@@ -340,7 +340,7 @@ async def is_behind_another(caller: Caller, run: RunView) -> bool:
 
 async def refuse_behind_parked(caller: Caller, run: RunView) -> None:
     """Raise InvalidState for a run behind a parked run of its session: following it would not end."""
-    for other in await unfinished_runs(caller):
+    for other in await list_unfinished_runs(caller):
         if other.run_id == run.run_id:
             return
         if other.session_id == run.session_id and other.waiting_for in PARKED:

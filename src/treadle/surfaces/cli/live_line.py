@@ -22,7 +22,7 @@ from treadle.domain.events import (
     ToolCallError,
     ToolCallStart,
 )
-from treadle.surfaces.cli.terminal import can_overwrite, likes_colour, one_line, size_of
+from treadle.surfaces.cli.terminal import can_overwrite, measure_terminal, one_line, supports_colour
 
 CLEAR = "\r\x1b[K"
 DIM, NORMAL = "\x1b[2m", "\x1b[0m"
@@ -47,7 +47,7 @@ class RunActivity:
         self._continues_at: float | None = None
         self._failure = ""
 
-    def see(self, event: Event) -> None:
+    def observe(self, event: Event) -> None:
         match event.data:
             case Token(text=text) | ThinkingDelta(text=text):
                 self._received += len(text)
@@ -107,9 +107,9 @@ class LiveLine:
         self._activity = RunActivity()
         self._drawn = ""
 
-    def see(self, event: Event) -> None:
+    def observe(self, event: Event) -> None:
         """Follow an event. What is stored may be printed, or may ask a question: the line is drawn again later."""
-        self._activity.see(event)
+        self._activity.observe(event)
         if event.durable:
             self.clear()
 
@@ -124,10 +124,10 @@ class LiveLine:
         if not self._may_draw():
             return
         text = self._activity.describe()
-        line = one_line(text, size_of(self._out).columns - 1)
+        line = one_line(text, measure_terminal(self._out).columns - 1)
         if line != self._drawn:
             self._drawn = line
-            shown = f"{DIM}{line}{NORMAL}" if line and likes_colour(self._out) else line
+            shown = f"{DIM}{line}{NORMAL}" if line and supports_colour(self._out) else line
             self._out.write(f"{CLEAR}{shown}")
             self._out.flush()
 

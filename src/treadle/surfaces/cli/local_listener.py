@@ -19,11 +19,11 @@ async def listen(app: Application, host: str, port: int, settings: ServerSetting
         what = f"{host} port {port} cannot be listened on: {error.strerror or error}."
         raise UsageError(f"{what} Choose another with --port.") from None
     opened.callback(listener.close)
-    hosts = settings.hosts if _is_any(host) else (*settings.hosts, _in_url(host))
+    hosts = settings.hosts if _is_any(host) else (*settings.hosts, _format_host(host))
     await opened.enter_async_context(
         serve_over_tcp(app, listener, hosts, settings.origins, settings.streams_per_token)
     )
-    return f"http://{_in_url(host)}:{listener.getsockname()[1]}"
+    return f"http://{_format_host(host)}:{listener.getsockname()[1]}"
 
 
 def is_loopback(host: str) -> bool:
@@ -42,5 +42,5 @@ def _is_any(host: str) -> bool:
         return not host
 
 
-def _in_url(host: str) -> str:
+def _format_host(host: str) -> str:
     return f"[{host}]" if ":" in host else host

@@ -11,7 +11,7 @@ from treadle.domain.errors import UsageError
 from treadle.domain.mcp_servers import McpServer, check_server_names
 from treadle.mcp.entry_secrets import replace_secrets
 from treadle.operations.mcp_status import McpConnectionView
-from treadle.surfaces.cli.terminal import size_of
+from treadle.surfaces.cli.terminal import measure_terminal
 
 NONE = "-"
 """In a table: nothing."""
@@ -62,4 +62,4 @@ def make_command(verb: str, entry: ServerEntry) -> str:
 
 
 def output_width() -> int:
-    return size_of(sys.stdout).columns if sys.stdout.isatty() else 100_000
+    return measure_terminal(sys.stdout).columns if sys.stdout.isatty() else 100_000

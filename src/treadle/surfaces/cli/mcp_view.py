@@ -10,7 +10,7 @@ from treadle.bootstrap.mcp_admin import Inspection
 from treadle.bootstrap.mcp_entries import ServerEntry, ToolChanges, describe_target
 from treadle.mcp.names import make_tool_name
 from treadle.surfaces.cli.call_view import quote_lines
-from treadle.surfaces.cli.output import count_of
+from treadle.surfaces.cli.output import format_count
 from treadle.surfaces.cli.terminal import reveal_line
 
 MAX_SCHEMA_CHARACTERS = 2000
@@ -39,7 +39,7 @@ def describe_entry(entry: ServerEntry) -> Generator[str]:
 def describe_inspection(entry: ServerEntry, found: Inspection) -> Generator[str]:
     yield from describe_entry(entry)
     yield f"is       {reveal_line(found.title) or 'unnamed'}, protocol {reveal_line(found.protocol)}"
-    yield f"answers  in {found.seconds:.1f} s with {count_of(len(found.tools), 'tool')}"
+    yield f"answers  in {found.seconds:.1f} s with {format_count(len(found.tools), 'tool')}"
     if found.confinement:
         yield f"warning  it ran without a sandbox: {found.confinement}"
 
@@ -54,7 +54,7 @@ def describe_changes(server: str, changes: ToolChanges, width: int) -> Generator
     for tool in changes.removed:
         yield f"gone     {make_tool_name(server, str(tool['name']))}"
     if changes.same:
-        yield f"         {count_of(changes.same, 'tool')} as approved"
+        yield f"         {format_count(changes.same, 'tool')} as approved"
 
 
 def describe_tool(server: str, tool: Mapping[str, Any], width: int, label: str = "tool") -> Generator[str]:

@@ -22,7 +22,7 @@ class ModelWait:
         self._printed = 0
         self._changed = asyncio.Event()
 
-    def see(self, event: Event) -> None:
+    def observe(self, event: Event) -> None:
         """Follow an event. Any event after a request ends the wait."""
         if isinstance(event.data, LlmRequest):
             self._model, self._since, self._printed = f"{event.data.provider}/{event.data.model}", self._clock(), 0

@@ -18,9 +18,9 @@ from treadle.surfaces.cli.terminal import (
     cut,
     inert,
     inert_json,
-    likes_colour,
     one_line,
     pad,
+    supports_colour,
 )
 from treadle.surfaces.cli.word_wrap import fold_note, wrap_words
 
@@ -40,7 +40,7 @@ Item = TypeVar("Item")
 def note(line: str) -> None:
     """Print a line for people on standard error, dim where the terminal has colours."""
     for part in fold_note(inert(line.replace("\n", " ")), columns() if sys.stderr.isatty() else None):
-        print(f"\x1b[2m{part}\x1b[0m" if likes_colour(sys.stderr) else part, file=sys.stderr, flush=True)
+        print(f"\x1b[2m{part}\x1b[0m" if supports_colour(sys.stderr) else part, file=sys.stderr, flush=True)
 
 
 def alert(line: str) -> None:
@@ -232,6 +232,6 @@ def local_time(at: datetime) -> str:
     return f"{at.astimezone():%Y-%m-%d %H:%M:%S %Z}"
 
 
-def count_of(number: int, noun: str, plural: str = "") -> str:
+def format_count(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun: `1 run`, `1,200 runs`."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from types import TracebackType
 
-from treadle.surfaces.cli.terminal import can_overwrite, one_line, size_of
+from treadle.surfaces.cli.terminal import can_overwrite, measure_terminal, one_line
 
 _CLEAR = "\r\x1b[K"
 
@@ -29,7 +29,7 @@ class ProgressLine:
     def show(self, words: str) -> None:
         if not self._is_shown:
             return
-        line = one_line(words, size_of(sys.stderr).columns - 1)
+        line = one_line(words, measure_terminal(sys.stderr).columns - 1)
         if self._is_overwritten:
             print(f"{_CLEAR}{line}", end="", file=sys.stderr, flush=True)
         else:

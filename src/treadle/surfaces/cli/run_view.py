@@ -11,7 +11,7 @@ from treadle.operations.operation import Caller
 from treadle.operations.runs import SHOW, RunDetail, RunView, ShowRun
 from treadle.surfaces.cli.output import (
     Column,
-    count_of,
+    format_count,
     local_time,
     print_fields,
     print_table,
@@ -76,8 +76,8 @@ def state_of(run: RunView) -> str:
 def describe_usage(metrics: Metrics) -> str:
     """Return the steps, calls and tokens of a run."""
     counts = (
-        *(count_of(metrics.steps, "step"), count_of(metrics.model_calls, "model call")),
-        *(count_of(metrics.actions, "tool call"), f"{count_of(metrics.input_tokens, 'token')} in"),
+        *(format_count(metrics.steps, "step"), format_count(metrics.model_calls, "model call")),
+        *(format_count(metrics.actions, "tool call"), f"{format_count(metrics.input_tokens, 'token')} in"),
     )
     return f"{', '.join(counts)}, {metrics.output_tokens:,} out"
 

@@ -124,7 +124,7 @@ def columns() -> int:
     return get_terminal_size().columns
 
 
-def size_of(stream: TextIO) -> os.terminal_size:
+def measure_terminal(stream: TextIO) -> os.terminal_size:
     """Return the size of the terminal that a stream goes to."""
     try:
         size = os.get_terminal_size(stream.fileno())
@@ -133,7 +133,7 @@ def size_of(stream: TextIO) -> os.terminal_size:
     return size if size.columns > 0 and size.lines > 0 else get_terminal_size()
 
 
-def likes_colour(stream: TextIO) -> bool:
+def supports_colour(stream: TextIO) -> bool:
     return can_overwrite(stream) and not os.environ.get("NO_COLOR")
 
 

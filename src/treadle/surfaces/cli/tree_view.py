@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from treadle.domain.money import format_cost
 from treadle.domain.runs import Metrics
 from treadle.operations.run_inspection import RunTree, TreeMember
-from treadle.surfaces.cli.output import Column, count_of, print_json, print_table, short_id
+from treadle.surfaces.cli.output import Column, format_count, print_json, print_table, short_id
 
 HEAD = (
     *("RUN", Column("AGENT", shrinks_to=8), "STATE", Column("STEPS", is_number=True)),
@@ -47,7 +47,7 @@ def _row(member: TreeMember) -> tuple[str, ...]:
 
 def _sum(tree: RunTree) -> tuple[str, ...]:
     total = tree.total
-    return (count_of(len(tree.members), "run"), "", "", f"{total.steps}", _tokens(total), cost_of(total))
+    return (format_count(len(tree.members), "run"), "", "", f"{total.steps}", _tokens(total), cost_of(total))
 
 
 def _tokens(used: Metrics) -> str:

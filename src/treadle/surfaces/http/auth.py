@@ -75,7 +75,7 @@ class TokenAuthentication:
         except Exception as error:
             await send_problem(error, scope, send)
         else:
-            secured = cookies.secure_responses(send) if "cookie" in state_of(scope) else send
+            secured = cookies.secure_responses(send) if "cookie" in get_state(scope) else send
             await self._app(scope, receive, secured)
 
     async def _authenticate(self, scope: Scope) -> None:
@@ -91,7 +91,7 @@ class TokenAuthentication:
                 f"Unknown host `{host[:200]}`. Add the name to `server.hosts` in config.yaml to accept it.",
             )
         self._check_origin(headers[b"origin"], host)
-        path, state = scope["path"], state_of(scope)
+        path, state = scope["path"], get_state(scope)
         state["streams"] = self._streams
         if path in PUBLIC_PATHS:
             return
@@ -133,7 +133,7 @@ class TokenAuthentication:
         if principal is None:
             return None, None
         cookies.check_same_origin(scope, headers, partial(_is_own, host))
-        state_of(scope)["cookie"] = cookie
+        get_state(scope)["cookie"] = cookie
         return principal, partial(self._sign_ins.cut_when_invalid, cookie)
 
     def _find_allowed_origin(self, scope: Scope) -> str | None:
@@ -164,7 +164,7 @@ class OwnerAuthentication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            state_of(scope).update(principal=OWNER, hold=_hold_forever, streams=self._streams)
+            get_state(scope).update(principal=OWNER, hold=_hold_forever, streams=self._streams)
             await respond_unless_stopped(self._handle, scope, receive, send)
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -199,7 +199,7 @@ async def check_request_allowed(request: Request[Any, Any, Any]) -> None:
     scope: AccessScope | None = request.route_handler.opt.get("scope")
     if scope is None:
         return
-    principal = principal_of(request)
+    principal = get_principal(request)
     if not principal.may(scope):
         raise Refusal(403, "Forbidden", f"The token `{principal.name}` lacks the scope `{scope}`.")
     if request.scope["query_string"]:
@@ -231,19 +231,19 @@ def make_unauthorized() -> Refusal:
     )
 
 
-def principal_of(connection: ASGIConnection[Any, Any, Any, Any]) -> Principal:
-    principal: Principal | None = state_of(connection.scope).get("principal")
+def get_principal(connection: ASGIConnection[Any, Any, Any, Any]) -> Principal:
+    principal: Principal | None = get_state(connection.scope).get("principal")
     if principal is None:
         raise make_unauthorized()
     return principal
 
 
-def streams_of(connection: ASGIConnection[Any, Any, Any, Any]) -> OpenStreams:
+def get_streams(connection: ASGIConnection[Any, Any, Any, Any]) -> OpenStreams:
     """Return the open streams of the same listener."""
-    return state_of(connection.scope)["streams"]
+    return get_state(connection.scope)["streams"]
 
 
-def state_of(scope: Scope) -> dict[str, Any]:
+def get_state(scope: Scope) -> dict[str, Any]:
     """Return the state of a request: what the server knows about it beyond its content."""
     return cast("dict[str, Any]", scope).setdefault("state", {})
 

@@ -4,7 +4,7 @@ from litestar import Response, post
 from litestar.params import FromPath
 
 from treadle.operations.refusal import Refusal
-from treadle.surfaces.http.dependencies import ApiRequest, services_of
+from treadle.surfaces.http.dependencies import ApiRequest, get_services
 
 MAX_BODY_BYTES = 2**20
 """The largest body of a message. Files are fetched from the platform."""
@@ -20,7 +20,7 @@ MAX_BODY_BYTES = 2**20
 async def receive(channel: FromPath[str], request: ApiRequest) -> Response[None]:
     """Serve `channels.webhook`. The messages are stored before the answer."""
     headers = {name.lower(): value for name, value in request.headers.items()}
-    if not await services_of(request).channels().deliver(channel, headers, await request.body()):
+    if not await get_services(request).channels().deliver(channel, headers, await request.body()):
         raise Refusal(401, "NotSigned", "The request does not carry the secret of the channel's webhook.")
     return Response(None, status_code=200)
 

@@ -7,7 +7,7 @@ from litestar import Response, get
 from treadle.domain.errors import StoreError
 from treadle.domain.version import VERSION
 from treadle.operations.refusal import Refusal
-from treadle.surfaces.http.dependencies import ApiRequest, context_of, services_of
+from treadle.surfaces.http.dependencies import ApiRequest, get_context, get_services
 
 READY_TIMEOUT_SECONDS = 2.0
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -24,7 +24,7 @@ async def show_readiness(request: ApiRequest) -> Response[dict[str, str]]:
     """Return 200 if the database answers in time."""
     try:
         async with asyncio.timeout(READY_TIMEOUT_SECONDS):
-            await services_of(request).service.runs(limit=1)
+            await get_services(request).service.runs(limit=1)
     except (StoreError, TimeoutError):
         return Response({"status": "the database does not answer"}, status_code=503, headers={"Retry-After": "3"})
     return Response({"status": "ok"})
@@ -33,7 +33,7 @@ async def show_readiness(request: ApiRequest) -> Response[dict[str, str]]:
 @get("/metrics", opt={"scope": "read"}, include_in_schema=False, media_type=METRICS_TYPE)
 async def show_metrics(request: ApiRequest) -> bytes:
     """Return the metrics. A token limited to agents gets the metrics of those agents only."""
-    context = context_of(request)
+    context = get_context(request)
     if context.principal.only_owner is not None:  # the metrics cover all users
         raise Refusal(
             404,

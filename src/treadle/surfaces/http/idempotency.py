@@ -20,7 +20,7 @@ from treadle.operations.operation import make_journal_key
 from treadle.operations.refusal import Refusal
 from treadle.ports.access import IdempotencyStore, IdempotentRequest, StoredResponse
 from treadle.ports.clock import Clock
-from treadle.surfaces.http.auth import send_problem, state_of
+from treadle.surfaces.http.auth import get_state, send_problem
 from treadle.surfaces.http.body_limit import MAX_BODY_BYTES, make_size_refusal
 from treadle.surfaces.http.problems import MEDIA_TYPE, make_problem
 
@@ -108,7 +108,7 @@ def submission_key(scope: Scope) -> str | None:
 def _read_key(scope: Scope) -> str | None:
     """Return the key of a request, or None if it has no key or no caller. Signed requests have an id of their
     own."""
-    if scope["type"] != "http" or scope["method"] != "POST" or "principal" not in state_of(scope):
+    if scope["type"] != "http" or scope["method"] != "POST" or "principal" not in get_state(scope):
         return None
     for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"]):
         if name == HEADER:
@@ -121,7 +121,7 @@ def _make_request_id(scope: Scope, key: str) -> IdempotentRequest:
         raise Refusal(
             400, "WrongKey", f"The Idempotency-Key is invalid: send 1 to {MAX_KEY_CHARACTERS} visible characters."
         )
-    principal: Principal = state_of(scope)["principal"]
+    principal: Principal = get_state(scope)["principal"]
     return IdempotentRequest(principal.token_id, scope["path"], key)
 
 

@@ -7,7 +7,7 @@ from treadle.domain.webhooks import HookId
 from treadle.operations.automation import SignedMessage
 from treadle.operations.refusal import Refusal
 from treadle.operations.schemas import Ticket
-from treadle.surfaces.http.dependencies import ApiRequest, services_of
+from treadle.surfaces.http.dependencies import ApiRequest, get_services
 
 MAX_BODY_BYTES = 2**20
 """The largest body of a message."""
@@ -29,7 +29,7 @@ async def receive(hook_id: FromPath[str], request: ApiRequest) -> Ticket:
         headers.get("webhook-signature", ""),
         await request.body(),
     )
-    ticket = await services_of(request).automation().receiving.receive(HookId(hook_id), signed)
+    ticket = await get_services(request).automation().receiving.receive(HookId(hook_id), signed)
     if ticket is None:
         raise Refusal(
             401,

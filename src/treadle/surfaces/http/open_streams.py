@@ -14,7 +14,7 @@ class OpenStream(Protocol):
     """An open event stream."""
 
     @property
-    def comes_again(self) -> bool:
+    def will_reconnect(self) -> bool:
         """Return whether the reader reconnects when the stream ends, and continues where it stopped."""
         ...
 
@@ -44,7 +44,7 @@ class OpenStreams:
         return token is not None and limit is not None and self._of_token[token] >= limit
 
     @property
-    def full(self) -> str:
+    def describe_limit(self) -> str:
         return (
             f"This token has {self._max_per_token} event streams open, which is the limit. Close one, follow "
             "several runs with GET /v1/events, or raise server.streams_per_token in config.yaml."
@@ -81,7 +81,7 @@ class OpenStreams:
             self._end(stream)
 
     def _end(self, stream: OpenStream) -> None:
-        if stream.comes_again:
+        if stream.will_reconnect:
             stream.cut()
 
     async def _beat(self) -> None:

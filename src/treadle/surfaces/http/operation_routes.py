@@ -11,7 +11,7 @@ from treadle.domain.errors import SizeLimitExceeded
 from treadle.operations.operation import InvalidParameter, Operation
 from treadle.operations.refusal import Refusal
 from treadle.operations.registry import all_operations
-from treadle.surfaces.http.dependencies import ApiRequest, context_of
+from treadle.surfaces.http.dependencies import ApiRequest, get_context
 from treadle.surfaces.http.problems import TEXT_TOO_LONG, explain_length
 
 _PLACE = re.compile(r"^(?P<message>.*) - at `\$\.?(?P<place>.*)`$", re.DOTALL)
@@ -27,7 +27,7 @@ def make_route(operation: Operation[Any, Any]) -> HTTPRouteHandler:
 
     async def perform(request: ApiRequest) -> Response[bytes | None]:
         parameters = await read_request(operation, request)
-        result = await operation.perform(context_of(request), parameters)
+        result = await operation.perform(get_context(request), parameters)
         body = None if operation.status == 204 else msgspec.json.encode(result)
         return Response(body, status_code=operation.status, media_type="application/json")
 

@@ -13,8 +13,8 @@ from treadle.operations.run_control import Accepted, NewRun, continued_run, part
 from treadle.operations.runs import LONGEST_WAIT, RunDetail, run_detail
 from treadle.operations.submissions import Submission
 from treadle.surfaces.http.agent_overrides import apply_overrides
-from treadle.surfaces.http.auth import streams_of
-from treadle.surfaces.http.dependencies import ApiRequest, asker_of, context_of
+from treadle.surfaces.http.auth import get_streams
+from treadle.surfaces.http.dependencies import ApiRequest, find_asker, get_context
 
 Wait = Annotated[float | None, QueryParameter(ge=0, le=LONGEST_WAIT)]
 
@@ -24,7 +24,7 @@ async def submit_run(
     name: FromPath[str], data: JSONBody[NewRun], request: ApiRequest, wait: Wait = None
 ) -> Response[Accepted | RunDetail]:
     """Serve `runs.start`."""
-    context = context_of(request)
+    context = get_context(request)
     agent, principal = context.visible_agent(name), context.principal
     session = None if data.session_id is None else await context.open_session(data.session_id)
     ticket = await context.service.submit(
@@ -33,7 +33,7 @@ async def submit_run(
             user(data.message, *map(part_of, data.attachments)),
             session,
             context.key,
-            asker=asker_of(request),
+            asker=find_asker(request),
             token=principal.token_id,
             token_quotas=principal.quotas,
             user=principal.user,
@@ -54,7 +54,7 @@ async def submit_run(
 @get("/v1/runs/{run_id:str}", opt={"scope": "read"}, include_in_schema=False)
 async def show_run(run_id: FromPath[str], request: ApiRequest, wait: Wait = None) -> RunDetail:
     """Serve `runs.show`."""
-    context = context_of(request)
+    context = get_context(request)
     record = await context.visible_run(run_id)
     if wait and record.outcome is None:
         await _wait_for_end(wait, record.origin.run_id, request)
@@ -65,9 +65,9 @@ async def show_run(run_id: FromPath[str], request: ApiRequest, wait: Wait = None
 async def _wait_for_end(seconds: float, run_id: RunId, request: ApiRequest) -> RunEnd | None:
     """Wait for the end of a run. Return None if the time passes, the client disconnects or the server stops
     first."""
-    ending = asyncio.ensure_future(context_of(request).service.wait(run_id))
+    ending = asyncio.ensure_future(get_context(request).service.wait(run_id))
     leaving = asyncio.ensure_future(_wait_for_disconnect(request))
-    closing = asyncio.ensure_future(streams_of(request).closed.wait())
+    closing = asyncio.ensure_future(get_streams(request).closed.wait())
     try:
         await asyncio.wait((ending, leaving, closing), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         return ending.result()[1] if ending.done() else None

@@ -10,9 +10,9 @@ from litestar.params import Body
 
 from treadle.operations.dashboard import BrowserSignIn, Identity, SignedInAs, identity_of
 from treadle.operations.refusal import Refusal
-from treadle.surfaces.http.auth import state_of
+from treadle.surfaces.http.auth import get_state
 from treadle.surfaces.http.cookies import IDENTITY_PATH, SIGN_IN_PATH, make_cookie
-from treadle.surfaces.http.dependencies import ApiRequest, context_of, services_of
+from treadle.surfaces.http.dependencies import ApiRequest, get_context, get_services
 
 MAX_FAILURES = 10
 FAILURE_SECONDS = 60.0
@@ -60,7 +60,7 @@ def _identify(peer: str, forwarded: str) -> tuple[str, ...]:
 @post(SIGN_IN_PATH, opt={"scope": None}, status_code=200, include_in_schema=False)
 async def sign_in(request: ApiRequest, data: Annotated[BrowserSignIn, Body()]) -> Response[bytes]:
     """Serve `dashboard.sign_in`."""
-    services, limit = services_of(request), _limit_of(request)
+    services, limit = get_services(request), _get_limit(request)
     peer = request.client.host if request.client else ""
     forwarded = request.headers.get("x-forwarded-for", "")
     limit.check(peer, forwarded)
@@ -85,21 +85,21 @@ async def sign_in(request: ApiRequest, data: Annotated[BrowserSignIn, Body()]) -
 @get(IDENTITY_PATH, opt={"scope": None}, include_in_schema=False)
 async def show_identity(request: ApiRequest) -> Response[bytes]:
     """Serve `dashboard.identity`."""
-    known = "principal" in state_of(request.scope)
-    found = SignedInAs(identity_of(context_of(request)) if known else None)
+    known = "principal" in get_state(request.scope)
+    found = SignedInAs(identity_of(get_context(request)) if known else None)
     return Response(msgspec.json.encode(found), media_type="application/json")
 
 
 @delete(SIGN_IN_PATH, opt={"scope": None}, status_code=204, include_in_schema=False)
 async def sign_out(request: ApiRequest) -> Response[None]:
     """Serve `dashboard.sign_out`."""
-    if cookie := state_of(request.scope).get("cookie"):
-        await services_of(request).sign_ins.end(cookie)
+    if cookie := get_state(request.scope).get("cookie"):
+        await get_services(request).sign_ins.end(cookie)
     header = make_cookie(request.scope, "", _is_https(request))
     return Response(None, status_code=204, headers={"Set-Cookie": header, "Clear-Site-Data": '"cache", "storage"'})
 
 
-def _limit_of(request: ApiRequest) -> SignInLimit:
+def _get_limit(request: ApiRequest) -> SignInLimit:
     state = request.app.state
     if not hasattr(state, "sign_in_limit"):
         state.sign_in_limit = SignInLimit()

@@ -24,8 +24,8 @@ from treadle.operations.event_feed import Missed
 from treadle.operations.refusal import Refusal
 from treadle.operations.run_stream import StreamReader
 from treadle.ports.journal import PositionedEvent, RunRecord
-from treadle.surfaces.http.auth import Hold, principal_of, send_problem, state_of, streams_of
-from treadle.surfaces.http.dependencies import ApiRequest, context_of, services_of
+from treadle.surfaces.http.auth import Hold, get_principal, get_state, get_streams, send_problem
+from treadle.surfaces.http.dependencies import ApiRequest, get_context, get_services
 from treadle.surfaces.http.open_streams import OpenStreams
 from treadle.surfaces.http.server import ABORT_KEY
 
@@ -66,17 +66,17 @@ class EventStream(Generic[Piece]):
         encode: Callable[[Piece], bytes],
         request: ApiRequest,
         headers: Sequence[tuple[bytes, bytes]] = (),
-        comes_again: bool = True,
+        will_reconnect: bool = True,
     ) -> None:
         self._pieces = pieces
         self._encode = encode
         self._headers = [*HEADERS, *headers]
-        self._context = services_of(request)
-        self.comes_again = comes_again
-        self._streams = streams_of(request)
-        self._principal = principal_of(request)
+        self._context = get_services(request)
+        self.will_reconnect = will_reconnect
+        self._streams = get_streams(request)
+        self._principal = get_principal(request)
         refuse_if_full(request)
-        self._hold: Hold = state_of(request.scope)["hold"]
+        self._hold: Hold = get_state(request.scope)["hold"]
         self._pump_task: asyncio.Task[None] | None = None
         self._send: Send | None = None
         self._beats: set[asyncio.Task[None]] = set()
@@ -137,13 +137,13 @@ class EventStream(Generic[Piece]):
 
 def refuse_if_full(request: ApiRequest) -> None:
     """Raise Refusal if the token has as many streams open as it may."""
-    streams = streams_of(request)
-    if streams.is_full_for(principal_of(request)):
+    streams = get_streams(request)
+    if streams.is_full_for(get_principal(request)):
         raise _make_too_many(streams)
 
 
 def _make_too_many(streams: OpenStreams) -> Refusal:
-    return Refusal(429, "TooManyStreams", streams.full)
+    return Refusal(429, "TooManyStreams", streams.describe_limit)
 
 
 async def _end_response(scope: Scope, send: Send) -> None:
@@ -186,7 +186,7 @@ def read_run(record: RunRecord, after: int, context: Context) -> Batches:
     )
 
 
-async def restart_run(record: RunRecord, lost: int, context: Context) -> Batches:
+async def read_run_from_start(record: RunRecord, lost: int, context: Context) -> Batches:
     """Yield all events of a run, for a reader that asked for events after one that does not exist."""
     yield (
         context.service.reset(
@@ -206,7 +206,7 @@ class FeedFilter(Struct, frozen=True):
     live: bool = False
 
 
-async def read_many(after: int | None, filter_: FeedFilter, context: Context) -> Pieces:
+async def read_feed(after: int | None, filter_: FeedFilter, context: Context) -> Pieces:
     service = context.service
     if after is not None and after > await service.position():
         yield _frame(
@@ -248,12 +248,12 @@ async def stream_run(
     run_id: FromPath[str], request: ApiRequest, last_event_id: LastEventId = None, after: AfterSequence = None
 ) -> ASGIApp:
     """Serve `events.of_run`."""
-    context = context_of(request)
+    context = get_context(request)
     record = await context.visible_run(run_id)
     last_known = _parse_cursor(last_event_id)
     start = (after or 0) if last_known is None else last_known
     if start > record.sequence:  # an unknown position: tell the reader, and send everything
-        return EventStream(restart_run(record, start, context), frame_events, request)
+        return EventStream(read_run_from_start(record, start, context), frame_events, request)
     if record.outcome is not None and start == record.sequence:
         return send_no_content
     return EventStream(read_run(record, start, context), frame_events, request)
@@ -272,9 +272,9 @@ async def stream_agent(
     live: Live = False,
 ) -> ASGIApp:
     """Serve `events.of_agent`."""
-    context = context_of(request)
+    context = get_context(request)
     filter_ = FeedFilter((await context.known_agent(name),), context.principal.only_owner, live)
-    pieces = read_many(_parse_cursor(last_event_id or after), filter_, context)
+    pieces = read_feed(_parse_cursor(last_event_id or after), filter_, context)
     return EventStream(pieces, bytes, request)
 
 
@@ -283,9 +283,9 @@ async def stream_all(
     request: ApiRequest, last_event_id: LastEventId = None, after: AfterCursor = None, live: Live = False
 ) -> ASGIApp:
     """Serve `events.of_all`."""
-    context = context_of(request)
+    context = get_context(request)
     filter_ = FeedFilter(context.principal.agents, context.principal.only_owner, live)
-    pieces = read_many(_parse_cursor(last_event_id or after), filter_, context)
+    pieces = read_feed(_parse_cursor(last_event_id or after), filter_, context)
     return EventStream(pieces, bytes, request)
 
 

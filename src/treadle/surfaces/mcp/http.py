@@ -15,7 +15,7 @@ from treadle.domain.version import VERSION
 from treadle.operations.context import Context
 from treadle.operations.operation import LocalCaller
 from treadle.operations.refusal import Refusal
-from treadle.surfaces.http.auth import send_problem, state_of
+from treadle.surfaces.http.auth import get_state, send_problem
 from treadle.surfaces.mcp.backend import McpBackend
 from treadle.surfaces.mcp.skill_prompts import list_skill_prompts
 
@@ -49,7 +49,7 @@ class McpMount:
             return
         if self._starting is None:
             self._starting = asyncio.create_task(self._start())
-        state = state_of(scope)
+        state = get_state(scope)
         streams, principal = state["streams"], state["principal"]
         if streams.is_full_for(principal):
             await send_problem(Refusal(429, "TooManyStreams", streams.full), scope, send)
@@ -65,9 +65,9 @@ class McpMount:
         self, manager: "StreamableHTTPSessionManager", scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Answer a request, which may be a stream. It ends when its token is revoked or expires."""
-        answering = asyncio.ensure_future(manager.asgi_app(_with_user(scope), receive, send))  # pyright: ignore[reportArgumentType]
+        answering = asyncio.ensure_future(manager.asgi_app(_add_user(scope), receive, send))  # pyright: ignore[reportArgumentType]
         try:
-            with state_of(scope)["hold"](answering.cancel):
+            with get_state(scope)["hold"](answering.cancel):
                 await asyncio.wait([answering])
         finally:
             answering.cancel()
@@ -89,7 +89,7 @@ class McpMount:
             self.make_server(), session_idle_timeout=IDLE_SECONDS, max_sessions=MAX_SESSIONS
         )
         is_running = asyncio.Event()
-        self._owner = asyncio.create_task(self._own(manager, is_running))
+        self._owner = asyncio.create_task(self._run_manager(manager, is_running))
         await is_running.wait()
         return manager
 
@@ -99,14 +99,14 @@ class McpMount:
 
         return AgentServer(self._find_backend, VERSION).server
 
-    async def _own(self, manager: "StreamableHTTPSessionManager", is_running: asyncio.Event) -> None:
+    async def _run_manager(self, manager: "StreamableHTTPSessionManager", is_running: asyncio.Event) -> None:
         async with manager.run():
             is_running.set()
             await self._closing.wait()
 
     def _find_backend(self, request: Any) -> McpBackend:
         """Return the backend of the token that a request was made with."""
-        principal = state_of(request.request.scope)["principal"]
+        principal = get_state(request.request.scope)["principal"]
         home = self._home
         assert home is not None
         context = self._context.for_caller(principal, None)
@@ -118,12 +118,12 @@ def _import_sdk() -> None:
     import_module("treadle.surfaces.mcp.server")
 
 
-def _with_user(scope: Scope) -> Scope:
+def _add_user(scope: Scope) -> Scope:
     """Return the scope with the caller as the SDK knows it, which refuses a session of another caller."""
     from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
     from mcp.server.auth.provider import AccessToken
 
-    state = state_of(scope)
+    state = get_state(scope)
     principal = state["principal"]
     token = sha256(str(state.get("secret", "")).encode()).hexdigest()
     caller = AuthenticatedUser(AccessToken(token=token, client_id=str(principal.token_id), scopes=[]))

@@ -31,7 +31,7 @@ from treadle.operations.run_control import (
 from treadle.operations.run_control import Attachment as SentAttachment
 from treadle.operations.runs import RunView
 from treadle.operations.submissions import Submission
-from treadle.surfaces.cli.conversation import find_agent, in_current_folder
+from treadle.surfaces.cli.conversation import find_agent, use_current_folder
 from treadle.surfaces.cli.home_link import HomeLink, LinkState
 from treadle.surfaces.cli.session_runs import find_next_run
 from treadle.surfaces.tui.chat_state import (
@@ -106,7 +106,7 @@ class Chat:
 
     def spec(self) -> AgentSpec:
         """Return the agent as its file is now, with the chosen model. Raise UsageError if no model is set."""
-        return in_current_folder(find_agent(self.link.home, self.agent_name, self.model))
+        return use_current_folder(find_agent(self.link.home, self.agent_name, self.model))
 
     def has_model(self) -> bool:
         """Return whether a model is set for the agent. Raise ConfigError if its files cannot be read."""

@@ -8,7 +8,7 @@ from typing import TextIO
 from rich.color import ColorSystem
 from rich.segment import Segment
 
-from treadle.surfaces.cli.terminal import likes_colour
+from treadle.surfaces.cli.terminal import supports_colour
 from treadle.surfaces.markdown.palette import Palette
 from treadle.surfaces.markdown.wrapping import Line
 from treadle.surfaces.tui.item_view import render_item
@@ -34,7 +34,7 @@ def _format_segment(segment: Segment, colours: ColorSystem) -> str:
 
 def find_colours(stream: TextIO) -> ColorSystem | None:
     """Return the colours of the terminal that a stream goes to; None if it should have none."""
-    if not likes_colour(stream):
+    if not supports_colour(stream):
         return None
     if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
         return ColorSystem.TRUECOLOR

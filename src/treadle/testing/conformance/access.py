@@ -1,4 +1,4 @@
-"""Checks for implementers of `ports.access.TokenStore` and `IdempotencyStore`."""
+"""Checks for implementers of `ports.access`: tokens, sign-ins and idempotent requests."""
 
 import asyncio
 from typing import Final

@@ -119,12 +119,12 @@ async def a_webhook_advances_with_its_dead_letters(harness: FullStoreHarness) ->
         await webhooks.move(WEBHOOK, LETTER)
         await webhooks.move(WEBHOOK, LETTER)
         assert list(await webhooks.list()) == [WEBHOOK, other]
-        assert list(await webhooks.of(WEBHOOK.webhook_id)) == [LETTER]
-        assert list(await webhooks.of(other.webhook_id)) == []
+        assert list(await webhooks.list_letters(WEBHOOK.webhook_id)) == [LETTER]
+        assert list(await webhooks.list_letters(other.webhook_id)) == []
         assert await webhooks.remove(WEBHOOK.webhook_id)
         assert not await webhooks.remove(WEBHOOK.webhook_id)
         await webhooks.move(WEBHOOK, LETTER)
-        assert list(await webhooks.of(WEBHOOK.webhook_id)) == []
+        assert list(await webhooks.list_letters(WEBHOOK.webhook_id)) == []
 
 
 async def dead_letters_are_retried_on_request(harness: FullStoreHarness) -> None:
@@ -135,16 +135,16 @@ async def dead_letters_are_retried_on_request(harness: FullStoreHarness) -> None
         older = replace(LETTER, event_id=EventId("evt_2"), died_at=8.5)
         for letter in (LETTER, older):
             await webhooks.move(replace(WEBHOOK, disabled=True, retry_at=5.0), letter)
-        assert list(await webhooks.of(own)) == [older, LETTER]
+        assert list(await webhooks.list_letters(own)) == [older, LETTER]
         assert await webhooks.queue(own, EventId("evt_9")) == 0
         assert await webhooks.queue(own, LETTER.event_id) == 1
         assert list(await webhooks.list()) == [WEBHOOK]
-        assert [letter.queued for letter in await webhooks.of(own)] == [False, True]
+        assert [letter.queued for letter in await webhooks.list_letters(own)] == [False, True]
         await webhooks.settle(replace(LETTER, queued=True), "no again")
-        assert list(await webhooks.of(own)) == [older, replace(LETTER, attempts=3, reason="no again")]
+        assert list(await webhooks.list_letters(own)) == [older, replace(LETTER, attempts=3, reason="no again")]
         assert await webhooks.queue(own, None) == 2
         await webhooks.settle(older, None)
-        assert [letter.event_id for letter in await webhooks.of(own)] == ["evt_1"]
+        assert [letter.event_id for letter in await webhooks.list_letters(own)] == ["evt_1"]
 
 
 CHECKS: Final[tuple[FullStoreCheck, ...]] = (

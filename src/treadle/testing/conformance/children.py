@@ -36,7 +36,9 @@ async def a_child_run_starts_with_the_intents(harness: StoreHarness) -> None:
             run_id = new.origin.run_id
             assert await two.types(run_id) == OPENING
             assert [event.origin for event in await two.gapless(run_id)] == [new.origin] * 2
-            assert [(number, type_) for number, type_, _ in one.told.told_of(run_id)] == [*enumerate(OPENING, 1)]
+            assert [(number, type_) for number, type_, _ in one.told.list_published(run_id)] == [
+                *enumerate(OPENING, 1)
+            ]
             assert (run_id, one.clock.now()) in one.told.wakes
             assert run_id in await two.store.runnable()
         assert (await two.claim(first.origin.run_id)).origin == first.origin
@@ -71,7 +73,7 @@ async def a_refused_advance_starts_nothing(harness: StoreHarness) -> None:
         unseen = await process.advance(claim, 3, [make_step(3)], [make_step(4)], begin=(child,), tell=(told,))
         assert (unseen.accepted, unseen.refused, unseen.sequence) == (False, None, 5)
         await check_unknown(process.store.read(child.origin.run_id))
-        assert process.told.told_of(child.origin.run_id) == []
+        assert process.told.list_published(child.origin.run_id) == []
         assert await process.types(other) == OPENING
         again = await process.advance(claim, 5, [], [make_step(5)], begin=(child,), tell=(told,))
         assert again.accepted
@@ -119,7 +121,7 @@ async def a_delivery_to_another_run_happens_once_per_key(harness: StoreHarness) 
         assert first.accepted
         assert one.told.deliveries == [target]
         assert (target, one.clock.now()) in one.told.wakes
-        assert [type_ for _, type_, _ in one.told.told_of(target)] == [*OPENING, "cancel_requested"]
+        assert [type_ for _, type_, _ in one.told.list_published(target)] == [*OPENING, "cancel_requested"]
         again = await two.advance(yours, 2, [], [make_step(1)], tell=(two.tell(target, "again", "k"),))
         assert again.accepted, "a repeated delivery does not stop its sender"
         assert two.told.deliveries == []

@@ -1,4 +1,4 @@
-"""Checks for implementers of `ports.keeping.Deletions`."""
+"""Checks for implementers of `ports.deletion.Deletions`."""
 
 import asyncio
 from typing import Final
@@ -71,7 +71,7 @@ async def a_deleted_session_leaves_nothing(harness: FullStoreHarness) -> None:
             await desk.kept.requests.begin(IdempotentRequest(None, "POST", f"k{n}"), b"e", 5e9) for n in range(3)
         ]
         assert [answered.status for answered in again] == [None, None, 202]
-        assert [letter.run_id for letter in await desk.kept.webhooks.of(webhook.webhook_id)] == [kept]
+        assert [letter.run_id for letter in await desk.kept.webhooks.list_letters(webhook.webhook_id)] == [kept]
         await _make_ended_run(desk, "ses_new", "stork")
         assert len(await other.store.after(position)) == 5, "later events have later positions"
         await check_refused(desk.kept.deletions.delete(SessionId("ses_gone"), BY), SessionDeleted)

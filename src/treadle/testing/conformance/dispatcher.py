@@ -106,7 +106,7 @@ class ObservedWork:
         self.most_at_once = max(self.most_at_once, self.active.total())
         self.most_of_one = max(self.most_of_one, self.active[run_id])
         try:
-            await self._tell()
+            await self._notify()
             await self.may_end.wait()
             self.done.append(run_id)
         except asyncio.CancelledError:
@@ -114,14 +114,14 @@ class ObservedWork:
             raise
         finally:
             self.active[run_id] -= 1
-        await self._tell()
+        await self._notify()
 
     async def until(self, met: Callable[[], bool]) -> None:
         """Wait until the condition is met."""
         async with asyncio.timeout(TIMEOUT_SECONDS), self._changed:
             await self._changed.wait_for(met)
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()
 
@@ -131,11 +131,11 @@ class _Running:
 
     def __init__(self, harness: DispatcherHarness, concurrency: int = 100) -> None:
         self.wakes = ListedWakes()
-        self.labour = ObservedWork()
+        self.work = ObservedWork()
         self.dispatcher = harness.make(self.wakes, "worker-1", concurrency)
 
     async def __aenter__(self) -> "_Running":
-        await self.dispatcher.start(self.labour)
+        await self.dispatcher.start(self.work)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -147,25 +147,25 @@ async def a_woken_run_is_worked_on(harness: DispatcherHarness) -> None:
     """A woken run is worked on, once."""
     async with _Running(harness) as running:
         running.dispatcher.wake(ONE, harness.now())
-        await running.labour.until(lambda: running.labour.done == [ONE])
+        await running.work.until(lambda: running.work.done == [ONE])
         await running.wakes.sweeps(1)
-        assert running.labour.done == [ONE]
+        assert running.work.done == [ONE]
 
 
 async def a_wake_while_active_is_not_lost(harness: DispatcherHarness) -> None:
     """A run that is woken during its work is worked on again afterwards. Many wakes count as one."""
     async with _Running(harness) as running:
-        labour = running.labour
-        labour.may_end.clear()
+        work = running.work
+        work.may_end.clear()
         running.dispatcher.wake(ONE, harness.now())
-        await labour.until(lambda: labour.active[ONE] == 1)
+        await work.until(lambda: work.active[ONE] == 1)
         for _ in range(5):
             running.dispatcher.wake(ONE, harness.now())
-        labour.may_end.set()
-        await labour.until(lambda: labour.done == [ONE, ONE])
+        work.may_end.set()
+        await work.until(lambda: work.done == [ONE, ONE])
         await running.wakes.sweeps(1)
-        assert labour.done == [ONE, ONE]
-        assert labour.most_of_one == 1
+        assert work.done == [ONE, ONE]
+        assert work.most_of_one == 1
 
 
 async def a_wake_in_the_future_waits(harness: DispatcherHarness) -> None:
@@ -176,8 +176,8 @@ async def a_wake_in_the_future_waits(harness: DispatcherHarness) -> None:
         for run_id, at in due.items():
             running.dispatcher.wake(run_id, at)
         while len(began) < len(due):
-            await running.labour.until(lambda: len(running.labour.done) > len(began))
-            began[running.labour.done[-1]] = harness.now()
+            await running.work.until(lambda: len(running.work.done) > len(began))
+            began[running.work.done[-1]] = harness.now()
         assert list(began) == [THREE, TWO, ONE]
         for run_id, at in due.items():
             assert began[run_id] >= at, f"{run_id} was begun {at - began[run_id]} s early"
@@ -188,7 +188,7 @@ async def a_sweep_finds_runs_that_were_not_woken(harness: DispatcherHarness) -> 
     async with _Running(harness) as running:
         for run_id in (ONE, TWO):
             running.wakes.due = [run_id]
-            await running.labour.until(lambda run_id=run_id: run_id in running.labour.done)
+            await running.work.until(lambda run_id=run_id: run_id in running.work.done)
             running.wakes.due = []
 
 
@@ -197,38 +197,38 @@ async def a_failed_sweep_is_retried(harness: DispatcherHarness) -> None:
     async with _Running(harness) as running:
         running.wakes.failures = 3
         running.wakes.due = [ONE]
-        await running.labour.until(lambda: ONE in running.labour.done)
+        await running.work.until(lambda: ONE in running.work.done)
 
 
 async def no_run_is_worked_on_twice_at_once(harness: DispatcherHarness) -> None:
     """However often a run is woken and found, it is worked on once at a time."""
     async with _Running(harness) as running:
-        labour = running.labour
-        labour.may_end.clear()
+        work = running.work
+        work.may_end.clear()
         running.wakes.due = [ONE, TWO]
         running.dispatcher.wake(ONE, harness.now())
         running.dispatcher.wake(ONE, harness.now() + 1)
         async with asyncio.timeout(TIMEOUT_SECONDS):
             await running.wakes.sweeps(3)
         running.dispatcher.wake(ONE, harness.now())
-        labour.may_end.set()
-        await labour.until(lambda: {ONE, TWO} <= set(labour.done))
-        assert labour.most_of_one == 1
+        work.may_end.set()
+        await work.until(lambda: {ONE, TWO} <= set(work.done))
+        assert work.most_of_one == 1
 
 
 async def concurrency_is_limited(harness: DispatcherHarness) -> None:
     """No more runs are worked on at a time than allowed. The others follow as slots become free."""
     async with _Running(harness, concurrency=2) as running:
-        labour = running.labour
-        labour.may_end.clear()
+        work = running.work
+        work.may_end.clear()
         runs = [RunId(f"run_{number}") for number in range(7)]
         for run_id in runs:
             running.dispatcher.wake(run_id, harness.now())
-        await labour.until(lambda: labour.active.total() == 2)
-        labour.may_end.set()
-        await labour.until(lambda: len(labour.done) == len(runs))
-        assert sorted(labour.done) == runs
-        assert labour.most_at_once == 2
+        await work.until(lambda: work.active.total() == 2)
+        work.may_end.set()
+        await work.until(lambda: len(work.done) == len(runs))
+        assert sorted(work.done) == runs
+        assert work.most_at_once == 2
 
 
 async def work_that_raises_stops_nothing(harness: DispatcherHarness) -> None:
@@ -239,7 +239,7 @@ async def work_that_raises_stops_nothing(harness: DispatcherHarness) -> None:
     async def faulty(run_id: RunId) -> None:
         if faults:
             raise faults.pop()
-        await running.labour(run_id)
+        await running.work(run_id)
 
     await running.dispatcher.start(faulty)
     try:
@@ -249,7 +249,7 @@ async def work_that_raises_stops_nothing(harness: DispatcherHarness) -> None:
                 while len(faults) > left:
                     await running.wakes.sweeps(1)
         running.dispatcher.wake(TWO, harness.now())
-        await running.labour.until(lambda: {ONE, TWO} <= set(running.labour.done))
+        await running.work.until(lambda: {ONE, TWO} <= set(running.work.done))
     finally:
         await running.dispatcher.stop()
 
@@ -257,32 +257,32 @@ async def work_that_raises_stops_nothing(harness: DispatcherHarness) -> None:
 async def leases_are_renewed_while_work_lasts(harness: DispatcherHarness) -> None:
     """While a run is worked on, the leases of this worker are renewed, and the work continues."""
     async with _Running(harness) as running:
-        running.labour.may_end.clear()
+        running.work.may_end.clear()
         running.wakes.owned = [ONE]
         running.dispatcher.wake(ONE, harness.now())
-        await running.labour.until(lambda: running.labour.active[ONE] == 1)
+        await running.work.until(lambda: running.work.active[ONE] == 1)
         async with asyncio.timeout(TIMEOUT_SECONDS):
             await running.wakes.sweeps(3)
         assert running.wakes.renewed_for == {"worker-1"}
-        assert running.labour.active[ONE] == 1
+        assert running.work.active[ONE] == 1
 
 
 async def work_on_a_lost_run_is_stopped(harness: DispatcherHarness) -> None:
     """When `renew` no longer names a run, work on it is cancelled because another worker owns it. Other work
     continues."""
     async with _Running(harness) as running:
-        labour = running.labour
-        labour.may_end.clear()
+        work = running.work
+        work.may_end.clear()
         running.wakes.owned = [ONE, TWO]
         for run_id in (ONE, TWO):
             running.dispatcher.wake(run_id, harness.now())
-        await labour.until(lambda: labour.active.total() == 2)
+        await work.until(lambda: work.active.total() == 2)
         async with asyncio.timeout(TIMEOUT_SECONDS):
             await running.wakes.sweeps(2)
             running.wakes.owned = [TWO]
             await running.wakes.sweeps(2)
-        assert labour.cancelled == [ONE]
-        assert labour.active[TWO] == 1
+        assert work.cancelled == [ONE]
+        assert work.active[TWO] == 1
 
 
 async def stopping_cancels_and_returns(harness: DispatcherHarness) -> None:
@@ -290,19 +290,19 @@ async def stopping_cancels_and_returns(harness: DispatcherHarness) -> None:
     task is left."""
     before = asyncio.all_tasks()
     running = _Running(harness, concurrency=2)
-    labour = running.labour
+    work = running.work
     async with running:
-        labour.may_end.clear()
+        work.may_end.clear()
         for run_id in (ONE, TWO, THREE):
             running.dispatcher.wake(run_id, harness.now())
         running.dispatcher.wake(RunId("run_later"), harness.now() + 5)
-        await labour.until(lambda: labour.active.total() == 2)
-    assert sorted(labour.cancelled) == [ONE, TWO]
-    assert labour.active.total() == 0
-    labour.may_end.set()
+        await work.until(lambda: work.active.total() == 2)
+    assert sorted(work.cancelled) == [ONE, TWO]
+    assert work.active.total() == 0
+    work.may_end.set()
     running.dispatcher.wake(THREE, harness.now())
     assert asyncio.all_tasks() <= before, "a task was left behind"
-    assert labour.done == []
+    assert work.done == []
 
 
 async def stopping_waits_for_work_to_finish(harness: DispatcherHarness) -> None:
@@ -331,35 +331,35 @@ async def stopping_gives_time_to_finish(harness: DispatcherHarness) -> None:
     """With grace, work that ends in time is not cancelled. It keeps its leases meanwhile, and nothing new
     starts."""
     running = _Running(harness)
-    labour, wakes = running.labour, running.wakes
-    await running.dispatcher.start(labour)
-    labour.may_end.clear()
+    work, wakes = running.work, running.wakes
+    await running.dispatcher.start(work)
+    work.may_end.clear()
     wakes.owned = [ONE]
     running.dispatcher.wake(ONE, harness.now())
-    await labour.until(lambda: labour.active[ONE] == 1)
+    await work.until(lambda: work.active[ONE] == 1)
     stopping = asyncio.ensure_future(running.dispatcher.stop(grace=TIMEOUT_SECONDS))
     await wakes.renewals(1)
     running.dispatcher.wake(TWO, harness.now())
     wakes.due = [THREE]
     await wakes.renewals(1)
-    assert (labour.active[ONE], labour.cancelled) == (1, [])
-    labour.may_end.set()
+    assert (work.active[ONE], work.cancelled) == (1, [])
+    work.may_end.set()
     async with asyncio.timeout(TIMEOUT_SECONDS):
         await stopping
-    assert (labour.done, labour.cancelled) == ([ONE], [])
+    assert (work.done, work.cancelled) == ([ONE], [])
 
 
 async def grace_is_limited(harness: DispatcherHarness) -> None:
     """Work that takes longer than the grace is cancelled."""
     running = _Running(harness)
-    labour = running.labour
-    await running.dispatcher.start(labour)
-    labour.may_end.clear()
+    work = running.work
+    await running.dispatcher.start(work)
+    work.may_end.clear()
     running.dispatcher.wake(ONE, harness.now())
-    await labour.until(lambda: labour.active[ONE] == 1)
+    await work.until(lambda: work.active[ONE] == 1)
     async with asyncio.timeout(TIMEOUT_SECONDS):
         await running.dispatcher.stop(grace=0.2)
-    assert (labour.done, labour.cancelled) == ([], [ONE])
+    assert (work.done, work.cancelled) == ([], [ONE])
 
 
 CHECKS: Final[tuple[DispatcherCheck, ...]] = (

@@ -49,7 +49,7 @@ async def a_stale_epoch_is_fenced(harness: StoreHarness) -> None:
         await check_fenced(one.end(old, 2))
         await check_fenced(one.advance(old, 2))
         assert await two.types(new.origin.run_id) == OPENING
-        assert [type_ for _, type_, _ in one.told.told_of(new.origin.run_id)] == OPENING
+        assert [type_ for _, type_, _ in one.told.list_published(new.origin.run_id)] == OPENING
         await check_not_claimable(one, new.origin.run_id)
         assert (await two.advance(new, 2, [make_step(3)])).sequence == 3
 
@@ -211,7 +211,7 @@ async def commits_are_published_in_order(harness: StoreHarness) -> None:
         await process.steer(run_id, "message 7")
         expected = [(event.sequence, event.type, event.raw) for event in await process.gapless(run_id)]
         assert len(expected) == 25
-        assert process.told.told_of(run_id) == expected
+        assert process.told.list_published(run_id) == expected
         assert process.told.deliveries == [run_id] * 20
 
 
@@ -222,7 +222,7 @@ async def published_events_are_durable(harness: StoreHarness) -> None:
         run_id = claim.origin.run_id
         for number in range(5):
             await one.advance(claim, 2 + number, [make_step(number)])
-            last = one.told.told_of(run_id)[-1][0]
+            last = one.told.list_published(run_id)[-1][0]
             assert (await two.gapless(run_id))[-1].sequence == last
 
 

@@ -40,17 +40,17 @@ class MemoryStoreUnderTest:
     def __init__(self, store: MemoryStore) -> None:
         self.store = store
 
-    async def glance(self, *asked: Any) -> MemoryOverview:
+    async def read_overview(self, *asked: Any) -> MemoryOverview:
         """Return a summary of what is stored."""
-        return await self.store.read(lambda view: view.glance(*asked))
+        return await self.store.read(lambda view: view.read_overview(*asked))
 
-    async def nearest(self, *asked: Any) -> Sequence[MemoryHit]:
+    async def find_nearest(self, *asked: Any) -> Sequence[MemoryHit]:
         """Search by vector."""
-        return await self.store.read(lambda view: view.nearest(*asked))
+        return await self.store.read(lambda view: view.find_nearest(*asked))
 
     async def near(self, *asked: Any) -> list[str]:
         """Return the texts of the nearest memories."""
-        return [hit.memory.text for hit in await self.nearest(*asked)]
+        return [hit.memory.text for hit in await self.find_nearest(*asked)]
 
     async def list_unembedded(self, *asked: Any) -> Sequence[Pending]:
         """Return the memories without a vector."""
@@ -91,8 +91,8 @@ async def memories_are_added_once_listed_found_and_pinned(harness: FullStoreHarn
         found = await store.find("mem_1")
         assert found is not None
         assert found.pinned
-        assert await store.read(lambda view: view.same(AGENT, LOCAL_USER, "One")) == "mem_1"
-        assert await store.read(lambda view: view.same(OTHER, LOCAL_USER, "One")) is None
+        assert await store.read(lambda view: view.find_same(AGENT, LOCAL_USER, "One")) == "mem_1"
+        assert await store.read(lambda view: view.find_same(OTHER, LOCAL_USER, "One")) is None
 
 
 async def stored_memories_are_read_back_unchanged(harness: FullStoreHarness) -> None:
@@ -180,7 +180,7 @@ async def the_nearest_come_first_and_one_session_can_be_left_out(harness: FullSt
             make_unit_vector(0, 1, 0),
             [number * 7 for number in make_unit_vector(1, 1, 0)],
         )
-        found = await shelf.nearest(OWN, "test", make_unit_vector(0.1, 1, 0), 5)
+        found = await shelf.find_nearest(OWN, "test", make_unit_vector(0.1, 1, 0), 5)
         assert [hit.memory.text for hit in found] == ["north", "north-east", "east"]
         for hit, likeness in zip(found, (0.995, 0.774, 0.0995), strict=True):
             assert hit.likeness is not None
@@ -205,7 +205,7 @@ async def excluded_memories_do_not_crowd_out_the_rest(harness: FullStoreHarness)
         )
 
         async def found(without: RecallExclusion) -> tuple[list[str], list[str]]:
-            near = await shelf.nearest(OWN, "test", make_unit_vector(0, 1, 0), 2, without)
+            near = await shelf.find_nearest(OWN, "test", make_unit_vector(0, 1, 0), 2, without)
             return await shelf.find_matching("north", 2, without), [hit.memory.memory_id for hit in near]
 
         assert await found(RecallExclusion(session=own)) == (["mem_1000"], ["mem_1000"])
@@ -257,7 +257,7 @@ async def vectors_of_other_dimensions_are_recreated(harness: FullStoreHarness) -
         await shelf.store.keep(OWN, "test", [(again[0], make_unit_vector(1, 0, 0)), (again[1], None)])
         assert await shelf.near(OWN, "test", make_unit_vector(1, 0, 0), 5) == ["one", "two"]
         assert list(await shelf.list_unembedded(OWN, "test", 3, 5)) == []
-        assert (await shelf.glance(OWN, "test")).dimensions == 3
+        assert (await shelf.read_overview(OWN, "test")).dimensions == 3
 
 
 async def a_memory_without_a_vector_is_not_retried(harness: FullStoreHarness) -> None:
@@ -267,12 +267,12 @@ async def a_memory_without_a_vector_is_not_retried(harness: FullStoreHarness) ->
         await shelf.store.add([make_memory(1, "one"), make_memory(2, "two"), make_memory(3, "three")])
         first, *others = await shelf.list_unembedded(OWN, "test", None, 5)
         await shelf.store.keep(OWN, "test", [(first, None)])
-        assert (await shelf.glance(OWN, "test")).dimensions is None
+        assert (await shelf.read_overview(OWN, "test")).dimensions is None
         assert list(await shelf.list_unembedded(OWN, "test", 2, 5)) == others
         await shelf.store.forget(["mem_2"])
         await shelf.store.keep(OWN, "test", [(item, make_unit_vector(1, 0)) for item in others])
         assert list(await shelf.list_unembedded(OWN, "test", 2, 5)) == []
-        assert (await shelf.glance(OWN, "test")).dimensions == 2
+        assert (await shelf.read_overview(OWN, "test")).dimensions == 2
         assert await shelf.near(OWN, "test", make_unit_vector(1, 0), 5) == ["three"]
 
 
@@ -283,17 +283,17 @@ async def a_summary_shows_what_is_stored(harness: FullStoreHarness) -> None:
     """Whether there is anything, the latest notes, and whether everything has vectors."""
     async with open_full_store(harness) as desk:
         shelf = MemoryStoreUnderTest(desk.memories)
-        assert (await shelf.glance(OWN, "test")).is_empty
+        assert (await shelf.read_overview(OWN, "test")).is_empty
         notes = [Memory(f"mem_n{n}", AGENT, "journal", f"note {n}", float(n)) for n in range(5)]
         await shelf.store.add([*notes, make_memory(1, "one")])
-        glance = await shelf.glance(OWN, "test")
-        assert (glance.is_empty, glance.dimensions, glance.is_behind) == (False, None, True)
-        assert [note.text for note in glance.notes] == ["note 2", "note 3", "note 4"]
+        overview = await shelf.read_overview(OWN, "test")
+        assert (overview.is_empty, overview.dimensions, overview.is_behind) == (False, None, True)
+        assert [note.text for note in overview.notes] == ["note 2", "note 3", "note 4"]
         await shelf.embed(*[make_unit_vector(1, 0)] * 6)
-        glance = await shelf.glance(OWN, "test")
-        assert (glance.dimensions, glance.is_behind) == (2, False)
-        assert not (await shelf.glance(OWN, None)).is_behind
-        assert (await shelf.glance(MemoryScope(OTHER, LOCAL_USER), "test")).is_empty
+        overview = await shelf.read_overview(OWN, "test")
+        assert (overview.dimensions, overview.is_behind) == (2, False)
+        assert not (await shelf.read_overview(OWN, None)).is_behind
+        assert (await shelf.read_overview(MemoryScope(OTHER, LOCAL_USER), "test")).is_empty
 
 
 async def notes_of_one_session_do_not_hide_others(harness: FullStoreHarness) -> None:
@@ -305,7 +305,7 @@ async def notes_of_one_session_do_not_hide_others(harness: FullStoreHarness) -> 
         await shelf.store.add([*notes, *mine])
 
         async def shown(without: RecallExclusion) -> list[str]:
-            return [note.memory_id for note in (await shelf.glance(OWN, None, without)).notes]
+            return [note.memory_id for note in (await shelf.read_overview(OWN, None, without)).notes]
 
         assert await shown(RecallExclusion(session=own)) == ["mem_n1", "mem_n2", "mem_n3"]
         assert await shown(RecallExclusion(session=own, since=11.0)) == ["mem_n2", "mem_n3", "mem_o0"]

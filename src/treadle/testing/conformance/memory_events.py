@@ -43,7 +43,7 @@ async def a_saved_memory_is_stored_with_its_event(harness: FullStoreHarness) -> 
         assert await _list_memories(desk) == [fact, note]
         hits = await desk.memories.read(lambda view: view.find_matching(OWN, [Term(("tuba",))], 5))
         assert [hit.memory for hit in hits] == [fact]
-        assert (await desk.memories.read(lambda view: view.glance(OWN, None))).notes == (note,)
+        assert (await desk.memories.read(lambda view: view.read_overview(OWN, None))).notes == (note,)
 
 
 async def a_repeated_fact_refreshes_the_existing_memory(harness: FullStoreHarness) -> None:
@@ -139,7 +139,7 @@ async def concurrent_embedding_misses_no_memory(harness: FullStoreHarness) -> No
             pass
         assert len(await MemoryStoreUnderTest(two.memories).find_matching("shared", 100)) == 40
         assert len(await MemoryStoreUnderTest(two.memories).near(OWN, "test", make_unit_vector(1, 1), 100)) == 40
-        assert not (await MemoryStoreUnderTest(two.memories).glance(OWN, "test")).is_behind
+        assert not (await MemoryStoreUnderTest(two.memories).read_overview(OWN, "test")).is_behind
 
 
 CHECKS: Final[tuple[FullStoreCheck, ...]] = (

@@ -141,7 +141,7 @@ async def _append_facts(
 
 
 async def _notes(desk: FullStoreProcess, scope: MemoryScope) -> list[str]:
-    return [note.memory_id for note in (await MemoryStoreUnderTest(desk.memories).glance(scope, None)).notes]
+    return [note.memory_id for note in (await MemoryStoreUnderTest(desk.memories).read_overview(scope, None)).notes]
 
 
 async def nothing_crosses_from_one_owner_to_another(harness: FullStoreHarness) -> None:
@@ -209,11 +209,11 @@ async def _check(desk: FullStoreProcess, shelf: MemoryStoreUnderTest, kept: dict
         assert set(await _matching(desk, scope, "shared")) == own
         listed = await desk.memories.list(AGENT, limit=1000, owner=scope.owner)
         assert {memory.memory_id for memory in listed} == own
-        near = await shelf.nearest(scope, "test", make_unit_vector(1, 3), 1000)
+        near = await shelf.find_nearest(scope, "test", make_unit_vector(1, 3), 1000)
         assert {hit.memory.memory_id for hit in near} <= own
-        glance = await shelf.glance(scope, "test")
-        assert glance.is_empty == (not own)
-        assert {note.memory_id for note in glance.notes} <= own
+        overview = await shelf.read_overview(scope, "test")
+        assert overview.is_empty == (not own)
+        assert {note.memory_id for note in overview.notes} <= own
         if scope.owner is None:
             continue
         mine = {
@@ -221,7 +221,9 @@ async def _check(desk: FullStoreProcess, shelf: MemoryStoreUnderTest, kept: dict
         }
         for number in range(12):
             text, owner = f"shared word {number}", scope.owner
-            found = await desk.memories.read(lambda view, text=text, owner=owner: view.same(AGENT, owner, text))
+            found = await desk.memories.read(
+                lambda view, text=text, owner=owner: view.find_same(AGENT, owner, text)
+            )
             assert (found is not None) == (text in mine)
 
 

@@ -78,7 +78,7 @@ class Recorder:
         """Record the loss."""
         self.errors.append(error)
 
-    def told_of(self, run_id: RunId) -> list[tuple[int, str, bytes]]:
+    def list_published(self, run_id: RunId) -> list[tuple[int, str, bytes]]:
         """Return what was published about one run."""
         return [(sequence, type_, raw) for run, sequence, type_, raw in self.events if run == run_id]
 

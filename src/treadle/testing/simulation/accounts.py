@@ -37,7 +37,7 @@ def check_spending(world: World, journals: Iterable[Sequence[Event]]) -> None:
         raise Violation(f"{left[0][0]} reservations remain, and no run is in progress")
     said: defaultdict[str, float] = defaultdict(float)
     for events in runs:
-        for account, cost in spent_by(events):
+        for account, cost in compute_spending(events):
             said[account] += cost
     held = {str(account): float(cost) for account, cost in world.disk.execute("SELECT account, cost FROM accounts")}
     for account in {*said, *held}:
@@ -46,7 +46,7 @@ def check_spending(world: World, journals: Iterable[Sequence[Event]]) -> None:
     check_usage(world, [_metrics(events) for events in runs])
 
 
-def spent_by(events: Sequence[Event]) -> Iterable[tuple[str, float]]:
+def compute_spending(events: Sequence[Event]) -> Iterable[tuple[str, float]]:
     """Return the accounts that a run was charged for, and how much. A call without a recorded end costs everything
     that was reserved for it."""
     reserved: BudgetReserved | None = None

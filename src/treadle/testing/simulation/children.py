@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from treadle.core.subagents.waiting import GRACE_SECONDS
+from treadle.core.subagents.supervision import GRACE_SECONDS
 from treadle.domain.envelope import Event
 from treadle.domain.events import (
     AgentEnd,
@@ -66,7 +66,7 @@ def check_families(world: World, journals: Sequence[Sequence[Event]]) -> None:
     family = _family(world, journals)
     for run in family.values():
         check_started(run, family)
-        check_reported(run, family)
+        check_reports(run, family)
         check_ended(run, family)
         check_rights(run, family)
         check_at_a_time(run)
@@ -99,7 +99,7 @@ def check_started(run: RunJournal, family: Family) -> None:
         raise Violation(f"{run.run_id} was requested {len(wanted)} times by {run.parent}: {wanted}")
 
 
-def check_reported(run: RunJournal, family: Family) -> None:
+def check_reports(run: RunJournal, family: Family) -> None:
     """Check that a parent learns of each end once and correctly, unless the parent ended first."""
     heard: defaultdict[RunId, list[AgentEnd]] = defaultdict(list)
     for _, end in run.all(AgentEnd):
@@ -142,20 +142,20 @@ def check_rights(run: RunJournal, family: Family) -> None:
     theirs = {tool.name for tool in family[run.parent].one(RunStart).tools}
     if not mine <= (set[str]() if lineage.judges else theirs):
         raise Violation(f"{run.run_id} has {mine - theirs}, which {run.parent} has not")
-    for above in _above(run, family):
+    for above in _list_ancestors(run, family):
         depth = above.one(RunQueued).agent.limits.max_depth
         if _generations(run, above, family) > depth and not lineage.judges:
             raise Violation(f"{run.run_id} is more than {depth} levels under {above.run_id}")
 
 
-def _above(run: RunJournal, family: Family) -> Iterator[RunJournal]:
+def _list_ancestors(run: RunJournal, family: Family) -> Iterator[RunJournal]:
     while run.parent is not None:
         run = family[run.parent]
         yield run
 
 
 def _generations(run: RunJournal, above: RunJournal, family: Family) -> int:
-    return [each.run_id for each in _above(run, family)].index(above.run_id) + 1
+    return [each.run_id for each in _list_ancestors(run, family)].index(above.run_id) + 1
 
 
 def check_at_a_time(run: RunJournal) -> None:
@@ -201,7 +201,7 @@ def check_trees(family: Family) -> None:
     """Check that a run and all its descendants never use more runs, steps or dollars than allowed."""
     for top in family.values():
         agent = top.one(RunQueued).agent
-        members = [run for run in family.values() if run is top or top in _above(run, family)]
+        members = [run for run in family.values() if run is top or top in _list_ancestors(run, family)]
         begun = [spawn for run in members for _, spawn in run.all(AgentSpawn) if spawn.role not in EVALUATOR_ROLES]
         if len(begun) > agent.limits.max_tree:
             raise Violation(f"{top.run_id} has {len(begun)} runs under it, and may have {agent.limits.max_tree}")

@@ -55,8 +55,8 @@ def check_journals(
         check_approvals(run_id, events)
         state = check_fold(origin, events, before)
         check_conversation(world, id_, state)
-        history[session_id] = state.said if state.context.revised else (*before, *state.said)
-        conversation[run_id] = state.said
+        history[session_id] = state.own_messages if state.context.is_rewritten else (*before, *state.own_messages)
+        conversation[run_id] = state.own_messages
         if any(isinstance(event.data, ContextCompacted) for event in events):
             folded.add(run_id)
         outcomes.append(str(state.outcome))
@@ -81,7 +81,7 @@ def possible_outcomes(state: RunState) -> tuple[str, ...]:
         found = (*found, "context_overflow")
     if state.accounts:
         found = (*found, "budget_exhausted", "quota_exceeded")
-    if any(tree.steps is not None for tree in state.family.trees):
+    if any(tree.steps is not None for tree in state.tree.ceilings):
         found = (*found, "max_steps")
     if state.agent.approvals.on_expiry == "end":
         found = (*found, "approval_expired")
@@ -188,7 +188,7 @@ def check_fold(origin: Origin, events: list[Event], history: tuple[Message, ...]
     middle = len(events) // 2
     whole = fold_all(new_state(origin, history), events)
     halves = fold_all(fold_all(new_state(origin, history), events[:middle]), events[middle:])
-    if whole.said != halves.said or whole.metrics(0) != halves.metrics(0):
+    if whole.own_messages != halves.own_messages or whole.metrics(0) != halves.metrics(0):
         raise Violation(f"{origin.run_id}: fold is not incremental")
     messages = tuple(whole.transcript.messages)
     if repair(messages) != messages:
@@ -200,8 +200,8 @@ def check_conversation(world: World, id_: int, state: RunState) -> None:
     """Check that the conversation that the owner folded incrementally matches the journal."""
     row = world.disk.execute("SELECT messages, whole FROM said WHERE run = ?", (id_,)).fetchone()
     kept = msgspec.json.decode(row[0], type=tuple[Message, ...]) if row else None
-    if kept != state.said or (row is not None and bool(row[1]) != state.context.revised):
-        raise Violation(f"{state.origin.run_id}: the owner kept {kept}, the journal says {state.said}")
+    if kept != state.own_messages or (row is not None and bool(row[1]) != state.context.is_rewritten):
+        raise Violation(f"{state.origin.run_id}: the owner kept {kept}, the journal says {state.own_messages}")
 
 
 def check_session_order(world: World) -> None:

@@ -35,7 +35,7 @@ class PathJudgedTool(ToolDecorator):
                 open_workspace(
                     scene.workspace, scene.hidden, find_listed_places(scene.sandbox), self._kinds
                 ) as workspace,
-                workspace.place_unvetted(arguments.path) as place,
+                workspace.locate_unvetted(arguments.path) as place,
             ):
                 privacy, status = workspace.privacy, place.status()
                 full_path, private = privacy.full_path(place.path), privacy.find_place(place.path)

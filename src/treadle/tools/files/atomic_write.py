@@ -71,7 +71,7 @@ def lock_for_writing(workspace: Workspace, path: str) -> Generator[WriteTarget]:
     """Open the file at this path and lock it against other writers. Create missing folders."""
     for _ in range(_MAX_TRIES):
         with ExitStack() as held:
-            place = held.enter_context(workspace.place_to_write(path))
+            place = held.enter_context(workspace.locate_to_write(path))
             if place.name == CURRENT_FOLDER:
                 raise ToolError(f"{display_name(place.path)} is a folder. Name a file.")
             if place.status() is None:

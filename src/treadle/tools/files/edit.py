@@ -27,7 +27,7 @@ def edit_file(path: str, old: str, new: str, context: ToolContext, all: bool = F
         raise ToolError("`old` is empty. Give the text that is to be replaced; write_file writes a whole file.")
     if old == new:
         raise ToolError("`old` and `new` are the same, so there is nothing to change.")
-    with open_call_workspace(context) as workspace, workspace.place(path) as place:
+    with open_call_workspace(context) as workspace, workspace.locate(path) as place:
         if place.status() is None:
             place.open()  # raises an error that says what is there instead
     with open_call_workspace(context) as workspace, lock_for_writing(workspace, path) as target:

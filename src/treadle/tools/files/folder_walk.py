@@ -46,7 +46,7 @@ class FolderWalk:
     @contextmanager
     def start(self, workspace: Workspace, path: str) -> Generator[tuple[str, Iterator[FolderEntry]]]:
         """Yield the common prefix of all paths, and the entries at this path."""
-        with workspace.place(path) as place:
+        with workspace.locate(path) as place:
             found = place.status()
             if found is None:
                 raise ToolError(f"{display_name(place.path)} is not there. Search in `.` or in a folder that is.")

@@ -36,7 +36,7 @@ def read_file(
         start_line: First line.
         lines: Number of lines.
     """
-    with open_call_workspace(context) as workspace, workspace.place(path) as place:
+    with open_call_workspace(context) as workspace, workspace.locate(path) as place:
         descriptor = place.open()
         try:
             text = read_text(descriptor, place.path)

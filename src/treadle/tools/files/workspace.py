@@ -131,7 +131,7 @@ class Workspace:
         return _identity(found) in self._linked
 
     @contextmanager
-    def place(self, path: str) -> Generator[OpenPath]:
+    def locate(self, path: str) -> Generator[OpenPath]:
         """Yield where the path leads. Its last name need not exist; the folders before it must."""
         walk = _PathWalk(self, self._root_paths, path)
         try:
@@ -140,7 +140,7 @@ class Workspace:
             walk.close()
 
     @contextmanager
-    def place_to_write(self, path: str) -> Generator[OpenPath]:
+    def locate_to_write(self, path: str) -> Generator[OpenPath]:
         """Yield where the path leads, and create missing folders."""
         walk = _CreatingPathWalk(self, self._root_paths, path)
         try:
@@ -149,7 +149,7 @@ class Workspace:
             walk.close()
 
     @contextmanager
-    def place_unvetted(self, path: str) -> Generator[OpenPath]:
+    def locate_unvetted(self, path: str) -> Generator[OpenPath]:
         """Yield where the path leads even if that is private: for judging it, not for opening it."""
         walk = _PathWalk(self, self._root_paths, path)
         try:
@@ -164,7 +164,7 @@ class Workspace:
     @contextmanager
     def folder(self, path: str) -> Generator[int]:
         """Yield a descriptor of the folder that the path leads to."""
-        with self.place(path) as place:
+        with self.locate(path) as place:
             try:
                 descriptor = os.open(place.name, OPEN_FOLDER_FLAGS, dir_fd=place.folder)
             except OSError as error:

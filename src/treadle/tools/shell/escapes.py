@@ -109,7 +109,7 @@ def _options_are_hidden(program: str, words: tuple[Word, ...]) -> bool:
 def _escapes_by_options(program: str, arguments: tuple[str, ...]) -> bool:
     match program:
         case "git":
-            return git.does_more(arguments)
+            return git.exceeds_verb(arguments)
         case "sed" | "gsed":
             return not sed.only_prints(arguments)
         case "set":

@@ -75,7 +75,7 @@ _READS_SETTINGS = frozenset(
 )  # fmt: skip
 
 
-def does_more(arguments: tuple[str, ...]) -> bool:
+def exceeds_verb(arguments: tuple[str, ...]) -> bool:
     """Return whether a call may run a program, or write a file, that its verb would not. Unknown verbs may be
     aliases."""
     if any("ext::" in word for word in arguments):
@@ -89,7 +89,7 @@ def does_more(arguments: tuple[str, ...]) -> bool:
             rest.pop(0)
         elif option not in _FLAGS:
             return True
-    return bool(rest) and _does_more_by_verb(rest[0], rest[1:])
+    return bool(rest) and _exceeds_verb_by_words(rest[0], rest[1:])
 
 
 def find_git_use(calls: Iterable[SimpleCommand]) -> GitUse | None:
@@ -150,7 +150,7 @@ def _only_reads(verb: str, words: list[str]) -> bool:
     return verb in READING_VERBS
 
 
-def _does_more_by_verb(verb: str, words: list[str]) -> bool:
+def _exceeds_verb_by_words(verb: str, words: list[str]) -> bool:
     if verb not in READING_VERBS and verb not in _CHANGING_VERBS:
         return True
     operands = [word for word in words if not word.startswith("-")]

@@ -59,7 +59,7 @@ _NOT_PUBLIC_6 = {
 _LOCAL_NAMES = ("localhost", "local", "localdomain", "internal", "intranet", "lan", "home.arpa", "onion")
 
 
-def why_not_public(address: Address) -> str | None:
+def explain_not_public(address: Address) -> str | None:
     """Return why an address is not on the public internet, or None if it is."""
     if isinstance(address, IPv4Address):
         return next((why for network, why in _NOT_PUBLIC_4.items() if address in network), None)
@@ -74,7 +74,7 @@ def why_not_public(address: Address) -> str | None:
     return None if address in _PUBLIC_6 else "reserved"
 
 
-def why_not_public_name(host: str) -> str | None:
+def explain_not_public_name(host: str) -> str | None:
     """Return why a host is refused before it is resolved, or None. `host` is a plain address, or a name in
     ASCII."""
     if not host:

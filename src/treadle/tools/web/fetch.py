@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from treadle.ports.tool import Tool, ToolContext, ToolError
 from treadle.tools.function import tool
-from treadle.tools.web.addresses import ResolveHost, VetAddress, resolve_host, why_not_public
+from treadle.tools.web.addresses import ResolveHost, VetAddress, explain_not_public, resolve_host
 from treadle.tools.web.http_fetch import DEFAULT_LIMITS, FetchedPage, FetchLimits, fetch_page
 from treadle.tools.web.page_text import extract_text
 
@@ -30,7 +30,7 @@ _CODECS = ("utf-8", "utf-16", "utf-32", "ascii", "iso8859", "cp125", "cp932", "c
 
 
 def make_web_fetch(
-    vet: VetAddress = why_not_public, resolve: ResolveHost = resolve_host, limits: FetchLimits = DEFAULT_LIMITS
+    vet: VetAddress = explain_not_public, resolve: ResolveHost = resolve_host, limits: FetchLimits = DEFAULT_LIMITS
 ) -> Tool:
     """Return the tool. `vet` decides which addresses may be contacted; tests and closed networks pass their
     own."""

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.ports.tool import ToolError
-from treadle.tools.web.addresses import ResolveHost, VetAddress, why_not_public_name
+from treadle.tools.web.addresses import ResolveHost, VetAddress, explain_not_public_name
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -89,7 +89,7 @@ def _parse_url(url: str) -> "URL":
         raise ToolError(f"{url!r} cannot be fetched: only http and https URLs can.")
     if target.raw_user is not None or target.raw_password is not None:
         raise ToolError("a URL with a user name or password in it is not fetched. Leave them out.")
-    if reason := why_not_public_name(target.raw_host or ""):
+    if reason := explain_not_public_name(target.raw_host or ""):
         raise ToolError(f"{url!r} is not fetched: {reason}. Only hosts of the public internet can be.")
     if port not in _PORTS and (port is None or port < _FIRST_UNPRIVILEGED_PORT):
         raise ToolError(f"{url!r} is not fetched: port {port} is not one for web pages.")

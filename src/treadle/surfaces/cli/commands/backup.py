@@ -7,7 +7,7 @@ import msgspec
 
 from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.connection import current_home
-from treadle.surfaces.cli.output import alert, count_of, note, print_json
+from treadle.surfaces.cli.output import alert, format_count, note, print_json
 from treadle.surfaces.cli.shared_options import Json
 
 group = Group()
@@ -30,7 +30,7 @@ async def back_up(
         print_json({"path": made.path, "left_out": made.left_out, **msgspec.to_builtins(manifest)})
         return 0
     print(made.path)
-    note(f"Backed up and verified: {_contents(manifest.database)}, {count_of(len(manifest.parts), 'file')}.")
+    note(f"Backed up and verified: {_contents(manifest.database)}, {format_count(len(manifest.parts), 'file')}.")
     if manifest.vault_key is not None:
         note(f"The vault in it is encrypted. Its key is not in the backup: keep {manifest.vault_key} too.")
     for name in made.left_out:
@@ -58,7 +58,7 @@ async def restore_home(
         note(f"The previous files are in {folder}.")
     if manifest.database is not None and manifest.database.unfinished:
         alert(
-            f"{count_of(manifest.database.unfinished, 'run')} had not ended when the backup was made. The next "
+            f"{format_count(manifest.database.unfinished, 'run')} had not ended when the backup was made. The next "
             "command that runs an agent continues them: `treadle runs list` shows them, `treadle runs cancel RUN` "
             "ends one."
         )
@@ -70,4 +70,4 @@ async def restore_home(
 def _contents(facts: Any) -> str:
     if facts is None:
         return "no database"
-    return f"{count_of(facts.runs, 'run')} with {count_of(facts.events, 'event')}"
+    return f"{format_count(facts.runs, 'run')} with {format_count(facts.events, 'event')}"

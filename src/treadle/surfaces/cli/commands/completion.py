@@ -61,13 +61,13 @@ def offers(words: Sequence[str]) -> list[tuple[str, str]]:
         found = [(command.name, command.summary) for command in commands]
     elif (command := find_command(before)) is not None:
         given = before[1 if before[0] in COMMANDS else 2 :]
-        found = _after_command(command, given, beginning)
+        found = _complete_command(command, given, beginning)
     else:
         found = []
     return [(word, description) for word, description in found if word.startswith(beginning)]
 
 
-def _after_command(command: CliCommand, given: Sequence[str], beginning: str) -> Words:
+def _complete_command(command: CliCommand, given: Sequence[str], beginning: str) -> Words:
     options = {flag: each for each in command.options for flag in each.flags}
     if given and (option := options.get(given[-1])) is not None and not option.is_switch:
         return _values(option, beginning)

@@ -36,10 +36,10 @@ from treadle.surfaces.cli.mcp_entries import (
     parse_pairs,
     resolve_paths,
 )
-from treadle.surfaces.cli.output import Column, alert, count_of, note, print_json, print_table
+from treadle.surfaces.cli.output import Column, alert, format_count, note, print_json, print_table
 from treadle.surfaces.cli.process import FAILED
 from treadle.surfaces.cli.shared_options import Json
-from treadle.surfaces.cli.terminal import reveal_line, size_of
+from treadle.surfaces.cli.terminal import measure_terminal, reveal_line
 
 SECTION = "mcp_servers"
 group = Group("mcp")
@@ -226,7 +226,7 @@ async def login(name: Name, agent: OfAgent = "", yes: Yes = False, json: Json = 
 
     found = await _inspect(entry, show)
     if not json:
-        note(f"Signed in to {name}: {count_of(len(found.tools), 'tool')}. The tokens are in the vault.")
+        note(f"Signed in to {name}: {format_count(len(found.tools), 'tool')}. The tokens are in the vault.")
     if entry.state == "approved" and not compare_tools(entry.tools, found.tools).any:
         return 0
     return await _approve(entry, yes=yes, json=json, found=found)
@@ -256,7 +256,7 @@ async def import_servers(
     if new and not yes:
         if not Prompt.is_possible():
             raise UsageError("There is no terminal to ask at. Read the file, then import it with --yes.")
-        if not await ask_yes_or_no(f"Add {count_of(len(new), 'server')} to config.yaml?"):
+        if not await ask_yes_or_no(f"Add {format_count(len(new), 'server')} to config.yaml?"):
             return FAILED
     for server in new:
         store_secrets(home, server.secrets)
@@ -314,7 +314,7 @@ async def _approve(entry: ServerEntry, *, yes: bool, json: bool, is_new: bool = 
         again = f"`{make_command('approve', entry)}` tries again; `treadle mcp remove {entry.name}` removes it."
         raise UsageError(f"{str(error).rstrip('.')}. The entry is stored. {again}") from None
     if not yes:
-        width = size_of(sys.stderr).columns
+        width = measure_terminal(sys.stderr).columns
         for line in (
             *describe_inspection(entry, found),
             *describe_changes(entry.name, compare_tools(entry.tools, found.tools), width),
@@ -332,7 +332,7 @@ async def _approve(entry: ServerEntry, *, yes: bool, json: bool, is_new: bool = 
     if json:
         print_json(make_server_view(find_entry(configured_home(), entry.name, entry.agent)))
     else:
-        note(f"Approved {entry.name} with {count_of(len(found.tools), 'tool')}.")
+        note(f"Approved {entry.name} with {format_count(len(found.tools), 'tool')}.")
         note(f"Let an agent use them: `tools: ['{entry.name}__*']` in its file.")
     return 0
 

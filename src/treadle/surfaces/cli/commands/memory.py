@@ -22,7 +22,7 @@ from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.connection import current_home, open_admin_caller
 from treadle.surfaces.cli.output import (
     Column,
-    count_of,
+    format_count,
     note,
     print_json,
     print_list,
@@ -268,7 +268,7 @@ def _date(item: MemoryLine) -> str:
 
 
 def _count(number: int) -> str:
-    return count_of(number, "memory", "memories")
+    return format_count(number, "memory", "memories")
 
 
 def _decode(data: bytes) -> str:

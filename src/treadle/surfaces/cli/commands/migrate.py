@@ -4,7 +4,7 @@ import time
 from typing import TYPE_CHECKING, Annotated
 
 from treadle.surfaces.cli.command_line import Argument, Group
-from treadle.surfaces.cli.output import alert, count_of, note, print_json
+from treadle.surfaces.cli.output import alert, format_count, note, print_json
 from treadle.surfaces.cli.shared_options import Json
 from treadle.surfaces.cli.terminal import is_terminal
 
@@ -46,8 +46,8 @@ async def migrate(
 
 def _contents(report: "MigrationReport") -> str:
     kinds = (("run", "runs"), ("event", "events"), ("memory", "memories"))
-    counts = [count_of(report.tables[plural], one, plural) for one, plural in kinds]
-    return f"{', '.join(counts)}; {count_of(report.rows, 'row')} in all"
+    counts = [format_count(report.tables[plural], one, plural) for one, plural in kinds]
+    return f"{', '.join(counts)}; {format_count(report.rows, 'row')} in all"
 
 
 class _Progress:

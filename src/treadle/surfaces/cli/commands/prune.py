@@ -18,7 +18,7 @@ from treadle.surfaces.cli.command_line import Group, Option
 from treadle.surfaces.cli.commands.sessions import open_deleting_caller
 from treadle.surfaces.cli.confirmation import is_confirmed
 from treadle.surfaces.cli.connection import current_home, open_admin_caller
-from treadle.surfaces.cli.output import Column, count_of, note, print_json, print_table, short_id, when
+from treadle.surfaces.cli.output import Column, format_count, note, print_json, print_table, short_id, when
 from treadle.surfaces.cli.shared_options import Json, Yes
 from treadle.surfaces.cli.terminal import is_terminal
 
@@ -57,7 +57,7 @@ async def prune(
             idle = await caller.context.retention.idle(age, agent)
         if dry_run:
             return _print_preview(idle, json)
-        if idle and not await is_confirmed(_question(idle), f"Deleting {count_of(len(idle), 'session')}"):
+        if idle and not await is_confirmed(_question(idle), f"Deleting {format_count(len(idle), 'session')}"):
             note("Nothing was deleted.")
             return 1
     if export is None:
@@ -66,7 +66,7 @@ async def prune(
     else:
         async with open_archiving_retention(home, export) as retention:
             done = await retention.prune(age, agent, OWNER.name, _print_progress)
-    written = str(export.path) if export is not None and export.made else None
+    written = str(export.path) if export is not None and export.is_created else None
     if json:
         print_json(msgspec.structs.asdict(done) | {"archive": written})
         return 0
@@ -82,11 +82,11 @@ def _print_summary(done: Pruned, written: str | None) -> None:
         note("No session is that old. Nothing was deleted.")
         return
     counts = (
-        *(count_of(done.runs, "run"), count_of(done.events, "event")),
-        count_of(done.memories, "memory", "memories"),
+        *(format_count(done.runs, "run"), format_count(done.events, "event")),
+        format_count(done.memories, "memory", "memories"),
     )
-    stored = f" and {count_of(done.requests, 'stored response')} of old requests" if done.requests else ""
-    note(f"Deleted {count_of(done.sessions, 'session')} ({', '.join(counts)}){stored}.")
+    stored = f" and {format_count(done.requests, 'stored response')} of old requests" if done.requests else ""
+    note(f"Deleted {format_count(done.sessions, 'session')} ({', '.join(counts)}){stored}.")
 
 
 def _age(older_than: str) -> float:
@@ -121,7 +121,7 @@ def _print_preview(idle: Sequence[IdleSession], json: bool) -> int:
                 for session in idle
             ],
         )
-        note(f"{count_of(len(idle), 'session')} would be deleted. Nothing was deleted.")
+        note(f"{format_count(len(idle), 'session')} would be deleted. Nothing was deleted.")
     else:
         note("No session is that old.")
     return 0
@@ -130,8 +130,8 @@ def _print_preview(idle: Sequence[IdleSession], json: bool) -> int:
 def _question(idle: Sequence[IdleSession]) -> str:
     runs, latest = sum(session.runs for session in idle), _moment(max(session.latest_at for session in idle))
     return (
-        f"Delete {count_of(len(idle), 'session')} with {count_of(runs, 'run')} permanently? The latest was used on "
-        f"{latest.astimezone():%Y-%m-%d %H:%M}."
+        f"Delete {format_count(len(idle), 'session')} with {format_count(runs, 'run')} permanently? The latest was "
+        f"used on {latest.astimezone():%Y-%m-%d %H:%M}."
     )
 
 

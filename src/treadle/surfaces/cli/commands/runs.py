@@ -359,12 +359,12 @@ async def _fork(
     from treadle.operations.forks import Fork
     from treadle.operations.local_admin import FORK, ForkWhole
     from treadle.surfaces.cli.connection import open_home
-    from treadle.surfaces.cli.conversation import in_current_folder
+    from treadle.surfaces.cli.conversation import use_current_folder
     from treadle.surfaces.cli.follow import add_endpoint, make_engine
     from treadle.surfaces.cli.process import Stop
 
     home = current_home()
-    spec = None if agent is None else in_current_folder(home.agent(agent, model))
+    spec = None if agent is None else use_current_folder(home.agent(agent, model))
     engine = make_engine(home)
     provider = None if options.base_url is None else add_endpoint(engine, options.base_url)
     with Stop() as stop:

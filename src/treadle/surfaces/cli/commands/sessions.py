@@ -15,7 +15,7 @@ from treadle.surfaces.cli.confirmation import is_confirmed
 from treadle.surfaces.cli.connection import current_home, open_admin_caller
 from treadle.surfaces.cli.output import (
     Column,
-    count_of,
+    format_count,
     note,
     print_fields,
     print_json,
@@ -103,7 +103,7 @@ async def delete_session(session: SessionArgument, yes: Yes = False, json: Json 
     async with open_readonly_caller(home) as caller:
         session_id = await find_session(caller, session)
         view = await caller.call(sessions.SHOW, sessions.ShowSession(session_id))
-    question = f"Delete {session_id} with {count_of(view.runs, 'run')} of `{view.agent}` permanently?"
+    question = f"Delete {session_id} with {format_count(view.runs, 'run')} of `{view.agent}` permanently?"
     if not yes and not await is_confirmed(question, f"Deleting {session_id}"):
         note("Nothing was deleted.")
         return 1
@@ -113,8 +113,10 @@ async def delete_session(session: SessionArgument, yes: Yes = False, json: Json 
         print_json(done)
         return 0
     for each in done.tombstones:
-        counts = (count_of(each.runs, "run"), count_of(each.events, "event"))
-        note(f"Deleted {each.session_id}: {', '.join(counts)}, {count_of(each.memories, 'memory', 'memories')}.")
+        counts = (format_count(each.runs, "run"), format_count(each.events, "event"))
+        note(
+            f"Deleted {each.session_id}: {', '.join(counts)}, {format_count(each.memories, 'memory', 'memories')}."
+        )
     for other in done.recalled_in:
         note(f"{other} has recalled memories of it; its journal still holds their text.")
     return 0

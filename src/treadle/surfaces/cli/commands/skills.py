@@ -23,7 +23,7 @@ from treadle.surfaces.cli.line_input import Prompt, ask_yes_or_no
 from treadle.surfaces.cli.output import Column, note, print_json, print_table
 from treadle.surfaces.cli.process import FAILED
 from treadle.surfaces.cli.shared_options import Json
-from treadle.surfaces.cli.terminal import reveal_line, size_of
+from treadle.surfaces.cli.terminal import measure_terminal, reveal_line
 
 STATES = {"changed": "changed since"}
 UNBROKEN = 100_000
@@ -77,7 +77,7 @@ async def show_skill(name: Name, workspace: InWorkspace = None, json: Json = Fal
     if json:
         print_json(make_skill_detail(found, content))
         return 0
-    width = size_of(sys.stdout).columns if sys.stdout.isatty() else UNBROKEN
+    width = measure_terminal(sys.stdout).columns if sys.stdout.isatty() else UNBROKEN
     for line in _describe(found, content, width):
         print(line)
     return 0
@@ -140,7 +140,7 @@ async def remove_skill(
         )
     place = None if workspace is None else _path(workspace)  # it may no longer exist
     gone = inventory.delete(name) if delete else None
-    if gone is None and not inventory.withdraw(name, place):
+    if gone is None and not inventory.revoke(name, place):
         raise UsageError(f"The skill {name!a} is not approved there. `treadle skills list` shows which are.")
     if json:
         print_json({"name": name, "removed": True, "deleted": delete})
@@ -173,7 +173,7 @@ def _path(workspace: str) -> Path:
 
 
 async def _is_confirmed(found: FoundSkill, content: SkillContent) -> bool:
-    for line in _describe(found, content, size_of(sys.stderr).columns):
+    for line in _describe(found, content, measure_terminal(sys.stderr).columns):
         print(line, file=sys.stderr, flush=True)
     return await ask_yes_or_no(f"Let agents use the skill {found.name} as it is?")
 

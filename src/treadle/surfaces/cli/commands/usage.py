@@ -7,7 +7,7 @@ from treadle.bootstrap.callers import open_readonly_caller
 from treadle.domain.money import format_amount
 from treadle.operations.usage import UsageLine, UsageQuery, compute_usage, total
 from treadle.surfaces.cli.command_line import Group, Option
-from treadle.surfaces.cli.output import Column, count_of, note, parse_since, print_list
+from treadle.surfaces.cli.output import Column, format_count, note, parse_since, print_list
 from treadle.surfaces.cli.shared_options import Json
 
 NO_KEY = "-"
@@ -44,7 +44,9 @@ async def show_usage(
     print_list(shown, head, _row, json=json, empty=empty)
     unpriced = sum(line.unpriced_calls for line in lines)
     if unpriced and not json:
-        note(f"The cost of {count_of(unpriced, 'call')} is unknown: add the prices of the models to config.yaml.")
+        note(
+            f"The cost of {format_count(unpriced, 'call')} is unknown: add the prices of the models to config.yaml."
+        )
     return 0
 
 

@@ -17,7 +17,16 @@ from treadle.domain.suggestions import find_closest
 from treadle.operations.vault import secret_view
 from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.connection import configured_home, current_home
-from treadle.surfaces.cli.output import Column, alert, count_of, note, print_json, print_result, print_table, when
+from treadle.surfaces.cli.output import (
+    Column,
+    alert,
+    format_count,
+    note,
+    print_json,
+    print_result,
+    print_table,
+    when,
+)
 from treadle.surfaces.cli.shared_options import Json
 from treadle.vault.names import check_name
 from treadle.vault.store import EVERY, Secret, SecretGrant, VaultStore
@@ -126,7 +135,7 @@ async def rotate_key(json: Json = False) -> int:
     with closing(_store()) as store:
         count = store.rotate()
         place = store.key_place()
-    said = f"Encrypted {count_of(count, 'secret')} with a new key in {place}."
+    said = f"Encrypted {format_count(count, 'secret')} with a new key in {place}."
     print_result({"secrets": count, "key": place}, said, json=json)
     return 0
 

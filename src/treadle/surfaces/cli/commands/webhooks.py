@@ -12,7 +12,7 @@ from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.connection import current_home, open_admin_caller
 from treadle.surfaces.cli.output import (
     Column,
-    count_of,
+    format_count,
     note,
     print_json,
     print_list,
@@ -139,7 +139,7 @@ async def retry_dead(
         webhook_id = await find_webhook(caller, webhook)
         event_id = None if event is None else await find_dead_event(caller, webhook_id, event)
         retried = await caller.call(webhooks.RETRY, webhooks.RetryEvents(webhook_id, event_id))
-    text = f"`treadle serve` retries {count_of(retried.events, 'event')} of {webhook_id}."
+    text = f"`treadle serve` retries {format_count(retried.events, 'event')} of {webhook_id}."
     print_result(retried, text, json=json)
     return 0
 
@@ -154,5 +154,5 @@ def _state(view: WebhookView) -> str:
         return "disabled: the receiver is gone (410)"
     if view.attempts:
         again = "" if view.retry_at is None else f", next {when(view.retry_at)}"
-        return f"{view.problem} ({count_of(view.attempts, 'attempt')}{again})"
+        return f"{view.problem} ({format_count(view.attempts, 'attempt')}{again})"
     return "nothing sent yet" if view.delivered_at is None else f"delivered {when(view.delivered_at)}"

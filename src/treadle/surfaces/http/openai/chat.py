@@ -11,7 +11,7 @@ from litestar.types import ASGIApp
 from treadle.domain.events import RunEnd
 from treadle.domain.ids import SessionId
 from treadle.operations.refusal import Refusal
-from treadle.surfaces.http.dependencies import ApiRequest, context_of
+from treadle.surfaces.http.dependencies import ApiRequest, get_context
 from treadle.surfaces.http.openai.agent_limits import RequestedSettings, apply_settings
 from treadle.surfaces.http.openai.chat_schemas import (
     AnswerMessage,
@@ -69,7 +69,7 @@ async def complete(data: JSONBody[ChatRequest], request: ApiRequest) -> ASGIApp:
     _refuse_unsupported(data)
     if data.stream:
         refuse_if_full(request)
-    agent = apply_settings(context_of(request).visible_agent(data.model), _read_settings(data))
+    agent = apply_settings(get_context(request).visible_agent(data.model), _read_settings(data))
     turns = [turn for index, message in enumerate(data.messages) for turn in _read_turns(message, index)]
     keeps_running = request.headers.get(ON_DISCONNECT_HEADER, "").lower() == "keep"
     run_request = RunRequest(

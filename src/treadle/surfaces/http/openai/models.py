@@ -7,7 +7,7 @@ from litestar.params import FromPath
 
 from treadle.domain.errors import ConfigError
 from treadle.operations.context import Context
-from treadle.surfaces.http.dependencies import ApiRequest, context_of
+from treadle.surfaces.http.dependencies import ApiRequest, get_context
 from treadle.surfaces.http.openai.operations import ListedModel, ModelList
 from treadle.surfaces.http.openai.route_docs import ROUTE_OPTIONS
 
@@ -15,7 +15,7 @@ from treadle.surfaces.http.openai.route_docs import ROUTE_OPTIONS
 @get("/v1/models", **ROUTE_OPTIONS)
 async def list_models(request: ApiRequest) -> ModelList:
     """Return the agents that the caller may see and whose files can be read."""
-    context, models = context_of(request), list[ListedModel]()
+    context, models = get_context(request), list[ListedModel]()
     for name in context.agents.names():
         if context.principal.sees(name):
             with suppress(ConfigError):
@@ -25,7 +25,7 @@ async def list_models(request: ApiRequest) -> ModelList:
 
 @get("/v1/models/{name:str}", **ROUTE_OPTIONS)
 async def show_model(name: FromPath[str], request: ApiRequest) -> ListedModel:
-    return _make_model(name, context_of(request))
+    return _make_model(name, get_context(request))
 
 
 def _make_model(name: str, context: Context) -> ListedModel:

@@ -15,7 +15,7 @@ from treadle.domain.events import RunEnd, RunQueued, RunWaiting
 from treadle.domain.ids import SessionId
 from treadle.operations.service import LocalService
 from treadle.ports.journal import RunRecord
-from treadle.surfaces.http.dependencies import ApiRequest, context_of, services_of
+from treadle.surfaces.http.dependencies import ApiRequest, get_context, get_services
 from treadle.surfaces.http.openai.agent_limits import RequestedSettings, apply_settings
 from treadle.surfaces.http.openai.conversation import build_conversation
 from treadle.surfaces.http.openai.deltas import Ended, Waiting
@@ -58,7 +58,7 @@ async def create_response(data: JSONBody[ResponseRequest], request: ApiRequest) 
     _refuse_unsupported(data)
     if data.stream:
         refuse_if_full(request)
-    agent = apply_settings(context_of(request).visible_agent(data.model), _read_settings(data))
+    agent = apply_settings(get_context(request).visible_agent(data.model), _read_settings(data))
     background = bool(data.background)
     keeps_running = background or request.headers.get(ON_DISCONNECT_HEADER, "").lower() == "keep"
     conversation = build_conversation(read_turns(data.input, data.instructions), "input")
@@ -92,7 +92,7 @@ async def show_response(
 @post("/v1/responses/{response:str}/cancel", status_code=200, **ROUTE_OPTIONS)
 async def cancel_response(response: FromPath[str], request: ApiRequest) -> ResponseObject:
     """Cancel a response. A response that has ended stays as it is."""
-    record, service = await _find_run(response, request), services_of(request).service
+    record, service = await _find_run(response, request), get_services(request).service
     run_id = record.origin.run_id
     with suppress(InvalidState, TimeoutError):
         await service.cancel(run_id, "asked for by the client")
@@ -146,7 +146,7 @@ async def _find_session(data: ResponseRequest, request: ApiRequest) -> SessionId
 async def _find_run(response: str, request: ApiRequest) -> RunRecord:
     if not response.startswith(PREFIX):
         raise UnknownRun(f"There is no response {response}: ids of responses start with {PREFIX}")
-    return await context_of(request).readable_run(response.removeprefix(PREFIX))
+    return await get_context(request).readable_run(response.removeprefix(PREFIX))
 
 
 # ── The response ───────────────────────────────────────────────────────────────────────────────────
@@ -202,7 +202,7 @@ def _end_response(response: ResponseObject, answer: RunAnswer, end: RunEnd) -> R
 
 async def _current_response(record: RunRecord, request: ApiRequest) -> ResponseObject:
     """Return the response as recorded in the journal."""
-    service, origin = services_of(request).service, record.origin
+    service, origin = get_services(request).service, record.origin
     [first] = await service.page(origin.run_id, 0, 1)
     assert isinstance(first.data, RunQueued), f"the first event of {origin.run_id} is {first.type}"
     agent, created = first.data.agent, int(record.created_at)

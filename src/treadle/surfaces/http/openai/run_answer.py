@@ -17,8 +17,8 @@ from treadle.operations.refusal import Refusal
 from treadle.operations.run_stream import StreamReader
 from treadle.operations.service import LocalService
 from treadle.operations.submissions import Submission
-from treadle.surfaces.http.auth import principal_of
-from treadle.surfaces.http.dependencies import ApiRequest, context_of, services_of
+from treadle.surfaces.http.auth import get_principal
+from treadle.surfaces.http.dependencies import ApiRequest, get_context, get_services
 from treadle.surfaces.http.idempotency import submission_key
 from treadle.surfaces.http.openai.conversation import ClientConversation
 from treadle.surfaces.http.openai.deltas import (
@@ -146,7 +146,7 @@ async def describe_wait(service: LocalService, run_id: RunId, waiting: RunWaitin
 
 async def start_run(run_request: RunRequest, request: ApiRequest) -> RunAnswer:
     """Submit the run. Raise an error for an invalid request."""
-    service, principal = services_of(request).service, principal_of(request)
+    service, principal = get_services(request).service, get_principal(request)
     conversation, continues = run_request.conversation, run_request.session_id is not None
     before = {}
     if run_request.session_id is not None:
@@ -180,8 +180,8 @@ async def start_run(run_request: RunRequest, request: ApiRequest) -> RunAnswer:
 
 async def find_open_session(session_id: str, request: ApiRequest) -> SessionId:
     """Return the id of a session that exists and that the caller may use."""
-    session = await context_of(request).open_session(session_id)
-    return (await services_of(request).service.session(session)).session_id
+    session = await get_context(request).open_session(session_id)
+    return (await get_services(request).service.session(session)).session_id
 
 
 async def wait_for_answer(answer: RunAnswer, request: ApiRequest) -> Ended | Waiting:
@@ -252,7 +252,9 @@ async def stream_answer(answer: RunAnswer, writer: AnswerWriter, request: ApiReq
         await batches.aclose()
         raise
     headers = [(name.lower().encode(), value.encode()) for name, value in answer.headers.items()]
-    stream = EventStream(_write_pieces(first, batches, writer, answer), bytes, request, headers, comes_again=False)
+    stream = EventStream(
+        _write_pieces(first, batches, writer, answer), bytes, request, headers, will_reconnect=False
+    )
     return _CancellingStream(stream, answer)
 
 

@@ -1,4 +1,4 @@
-"""Waiting for child runs: how many there may be, when a run waits for them, when they are told to stop, and what
+"""Supervision of child runs: how many there may be, when a run waits for them, when they are told to stop, and what
 their outcome is as the result of a call."""
 
 from treadle.core.state import RunState
@@ -24,24 +24,24 @@ def is_delegation(state: RunState, call: Call) -> bool:
 
 def free_child_slots(state: RunState) -> int:
     """Return the number of child runs that may still begin."""
-    active = [child for child in state.running if child.spawn.role not in EVALUATOR_ROLES]
+    active = [child for child in state.running_children if child.spawn.role not in EVALUATOR_ROLES]
     return max(0, state.agent.limits.max_children - len(active))
 
 
 def find_collectable(state: RunState, now: Instant) -> CollectChildren | None:
     """Return the calls whose child runs have ended, or were told to stop and took too long."""
-    if not state.family.children:
+    if not state.tree.children:
         return None
     found = [call for call in state.open_calls if _is_collectable(state, call, now)]
     return CollectChildren(tuple(found)) if found else None
 
 
 def _is_collectable(state: RunState, call: Call, now: Instant) -> bool:
-    child = state.family.children.get(call.call_id)
+    child = state.tree.children.get(call.call_id)
     if child is None:
         return False
     if child.end is None and child.signal == "cancel":
-        return state.steered == "interrupt" or now >= _give_up_at(state, child)
+        return state.steer_mode == "interrupt" or now >= _give_up_at(state, child)
     return child.end is not None
 
 
@@ -50,10 +50,10 @@ def find_signal(state: RunState, now: Instant) -> SignalChildren | None:
 
     Runs whose time is up are cancelled; all are cancelled after an interrupting message; interrupted ones are
     resumed."""
-    running = [child for child in state.running if child.signal != "cancel"] if state.family.children else []
+    running = [child for child in state.running_children if child.signal != "cancel"] if state.tree.children else []
     if not running:
         return None
-    if state.steered == "interrupt":
+    if state.steer_mode == "interrupt":
         return _make_signal(running, "cancel", SUPERSEDED)
     timed_out = [child for child in running if child.due_at is not None and now >= child.due_at]
     if timed_out:
@@ -77,7 +77,7 @@ def wait_for_slot(call: Call) -> Wait:
 
 def interrupt_children(state: RunState) -> SignalChildren | None:
     """Return the signal that interrupts the child runs of an interrupted run, or None."""
-    running = [child for child in state.running if child.signal is None] if state.family.children else []
+    running = [child for child in state.running_children if child.signal is None] if state.tree.children else []
     return _make_signal(running, "interrupt", state.interrupted or "") if running else None
 
 
@@ -88,7 +88,7 @@ def resume_child(child: Child) -> SignalChildren | None:
 
 def stop_children_first(state: RunState, finish: Finish, now: Instant) -> SignalChildren | Wait | Finish:
     """Return the end, or what must come before it: child runs are told to stop and get a grace period."""
-    running = state.running
+    running = state.running_children
     if not running:
         return finish
     unsignalled = [child for child in running if child.signal != "cancel"]
@@ -106,7 +106,7 @@ def stop_children_first(state: RunState, finish: Finish, now: Instant) -> Signal
 def describe_stopped(state: RunState) -> tuple[str, ...]:
     """Return the child runs that were told to stop, with what each of them stopped."""
     found: list[str] = []
-    for child in state.family.children.values():
+    for child in state.tree.children.values():
         if child.signal == "cancel":
             name = f"{child.spawn.run_id} ({child.spawn.agent})"
             found.append(name if child.end is not None else f"{name}, which has not answered yet")
@@ -130,7 +130,7 @@ def fit_into_tree(state: RunState, step: RunTools, short: AccountShortage) -> Ru
     """Return the step without calls that would begin more runs than the tree may have."""
     runs_left = max(0, int(short.ceiling - short.used))
     delegating = [
-        call for call in step.run if is_delegation(state, call) and call.call_id not in state.family.children
+        call for call in step.run if is_delegation(state, call) and call.call_id not in state.tree.children
     ]
     refused = delegating[runs_left:]
     reason = f"The tree of runs that this one belongs to may have {short.ceiling:g} runs under its root. {NO_MORE}"
