@@ -14,7 +14,7 @@ from treadle.domain.graphemes import (
     truncate,
 )
 from treadle.ports.journal import summarize_message
-from treadle.ports.sessions import TITLE_LIMIT, title_of
+from treadle.ports.sessions import TITLE_LIMIT, make_title
 from treadle.surfaces.cli.terminal import cut, pad
 
 FAMILY, FLAG, ACCENTS, KEYCAP = "👩‍👩‍👧‍👦", "🇫🇷", "e\u0301\u0323", "1️⃣"
@@ -81,8 +81,8 @@ def test_a_thousand_accents_do_not_make_one_grapheme() -> None:
 
 
 def test_titles_and_messages_do_not_split_emoji() -> None:
-    assert title_of(f"The\n{FAMILY}\x07 works") == f"The {FAMILY} works"
+    assert make_title(f"The\n{FAMILY}\x07 works") == f"The {FAMILY} works"
     long = FAMILY * 40
-    for shown, limit in ((title_of(long), TITLE_LIMIT), (summarize_message(long), 200)):
+    for shown, limit in ((make_title(long), TITLE_LIMIT), (summarize_message(long), 200)):
         assert len(shown) <= limit
         assert set(split_graphemes(shown)) == {FAMILY, "…"}

@@ -13,7 +13,7 @@ from treadle.operations import approvals
 from treadle.operations.approval_service import Answer as Decision
 from treadle.operations.approvals import ApprovalView
 from treadle.operations.operation import Caller
-from treadle.operations.run_tree import root_of
+from treadle.operations.run_tree import find_root
 from treadle.surfaces.cli.follow import FollowOptions
 from treadle.surfaces.cli.process import NEEDS_AN_ANSWER, Stop
 
@@ -53,7 +53,7 @@ def test_a_run_that_is_faster_than_the_command_is_printed_up_to_its_question(
                 async with options.open() as access:
                     client = access.client
                     [asked] = (await client.call(approvals.LIST, approvals.ListApprovals())).items
-                    root = await root_of(client, asked.run_id)
+                    root = await find_root(client, asked.run_id)
                     describe_denial = approvals.decision_of(
                         asked.approval_id, Decision("deny", None, "Keep them.", "test")
                     )

@@ -13,10 +13,10 @@ from treadle.automation.inbound_webhooks import InboundWebhookReceiver, InboundW
 from treadle.automation.scheduler import Scheduler
 from treadle.automation.schedules import ScheduleRegistry
 from treadle.automation.webhooks import WebhookRegistry
-from treadle.bootstrap.offline_service import home_models, make_offline_service
+from treadle.bootstrap.offline_service import make_home_models, make_offline_service
 from treadle.bootstrap.stores import Stores
 from treadle.config.home import Home
-from treadle.config.live_config import file_fingerprint
+from treadle.config.live_config import compute_file_fingerprint
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
 from treadle.domain.ids import RunId
@@ -78,7 +78,7 @@ class HomeAgentReader:
         return {name: spec for name, (_, spec) in self._known.items()}
 
     def _read(self, name: str) -> tuple[object, AgentSpec | None]:
-        state = [file_fingerprint(path) for path in self._home.files_of_agent(name)]
+        state = [compute_file_fingerprint(path) for path in self._home.files_of_agent(name)]
         if name in self._known and self._known[name][0] == state:
             return self._known[name]
         try:
@@ -163,7 +163,7 @@ def make_offline_automation(home: Home, stores: Stores, vault: HomeVault) -> Aut
         InboundWebhookReceiver(
             stores.hooks,
             secrets,
-            make_offline_service(stores, vault, make_models=home_models(home, vault)),
+            make_offline_service(stores, vault, make_models=make_home_models(home, vault)),
             stores.runs,
             agents.find,
             clock,

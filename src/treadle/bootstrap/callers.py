@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from treadle.bootstrap.databases import open_home_readonly, open_stores_exclusively, open_stores_readonly
 from treadle.bootstrap.mcp_status import HomeMcpStatus
-from treadle.bootstrap.offline_service import home_models, make_offline_service
+from treadle.bootstrap.offline_service import make_home_models, make_offline_service
 from treadle.bootstrap.stores import Stores
 from treadle.config.agent_registry import HomeAgents
 from treadle.config.database_url import is_in_memory
@@ -91,7 +91,7 @@ def _context(home: Home, stores: Stores, opened: AsyncExitStack) -> Context:
     opened.callback(vault.close)
     access = TokenService(stores.tokens, clock, ids)
     return Context(
-        service=make_offline_service(stores, vault, make_models=home_models(home, vault)),
+        service=make_offline_service(stores, vault, make_models=make_home_models(home, vault)),
         sessions=stores.sessions,
         vault=vault,
         access=access,
@@ -134,8 +134,8 @@ def _channels(home: Home, stores: Stores, vault: HomeVault) -> "Callable[[], Cha
 
 
 async def _with_memories(home: Home, stores: Stores, opened: AsyncExitStack) -> LocalCaller:
-    from treadle.bootstrap.memory import memory_service
+    from treadle.bootstrap.memory import open_memory_service
 
     context = _context(home, stores, opened)
-    memory = await opened.enter_async_context(memory_service(home, stores))
+    memory = await opened.enter_async_context(open_memory_service(home, stores))
     return LocalCaller(replace(context, memory=memory))

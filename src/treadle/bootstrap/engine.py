@@ -19,7 +19,7 @@ from treadle.bootstrap.plugins import make_agent_hooks
 from treadle.bootstrap.stores import MonitoredDispatcher, Stores
 from treadle.bootstrap.system import HomeSkills, HomeSystem
 from treadle.config.agent_registry import EngineAgents, HomeAgents
-from treadle.config.database_url import database_files
+from treadle.config.database_url import list_database_files
 from treadle.config.shared_settings import describe_settings
 from treadle.domain.errors import StoreError, UsageError
 from treadle.domain.ids import AgentId, Instant, RunId
@@ -188,7 +188,7 @@ async def _make_deps(
         vault=config.vault,
         agent_context=config.agent_context,
         workspace=config.home.workspace,
-        hidden=(config.home.path, *database_files(database)),
+        hidden=(config.home.path, *list_database_files(database)),
         find_answer_error=config.answer_types.find_error,
         tool_deps=config.tool_deps,
         approvals=stores.approvals,

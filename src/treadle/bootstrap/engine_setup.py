@@ -11,7 +11,7 @@ from treadle.bootstrap.plugins import load_approved_hooks
 from treadle.bootstrap.recipients import HomeRecipients
 from treadle.bootstrap.sendable_files import SendableFiles
 from treadle.bootstrap.stores import ALL, WorkerShare
-from treadle.config.database_url import database_files
+from treadle.config.database_url import list_database_files
 from treadle.config.home import Home
 from treadle.config.live_config import ConfigChange
 from treadle.models.registry import ModelRegistry
@@ -45,7 +45,9 @@ def configure_engine(
     models = make_model_registry(home, config, vault.value, steady_clock.monotonic)
     context = HomeAgentContext(home, config.house_rules)
     _follow_config(home, models, context)
-    commands = ShellCommands(hidden=(home.path, *database_files(database or home.database_url)), user=os.environ)
+    commands = ShellCommands(
+        hidden=(home.path, *list_database_files(database or home.database_url)), user=os.environ
+    )
     mcp = HomeMcp(home, vault, commands)
     tools = _make_tools(commands, vault, mcp)
     recipients = HomeRecipients(config.channels)

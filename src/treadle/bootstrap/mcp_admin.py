@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from treadle.bootstrap.mcp import HomeCredentials
 from treadle.bootstrap.mcp_entries import ServerEntry
-from treadle.config.database_url import database_files
+from treadle.config.database_url import list_database_files
 from treadle.config.home import Home
 from treadle.domain.permissions import SandboxPolicy
 from treadle.domain.version import VERSION
@@ -73,7 +73,7 @@ async def _open_pool(
     home: Home, target: ServerTarget, show_login: Callable[[str], Awaitable[None]] | None
 ) -> AsyncGenerator[ServerPool]:
     vault = HomeVault(home.path, os.environ)
-    commands = ShellCommands(hidden=(home.path, *database_files(home.database_url)), user=os.environ)
+    commands = ShellCommands(hidden=(home.path, *list_database_files(home.database_url)), user=os.environ)
     credentials, listener = HomeCredentials(home, vault), None
     if show_login is not None:
         from treadle.bootstrap.mcp_login import start_login

@@ -40,7 +40,7 @@ def make_memories(
 
 
 @asynccontextmanager
-async def memory_service(home: Home, stores: Stores) -> AsyncGenerator[MemoryService, None]:
+async def open_memory_service(home: Home, stores: Stores) -> AsyncGenerator[MemoryService, None]:
     """Open the memories of a database without an engine, with the embedders of the home."""
     config, clock = home.config(), SystemClock()
     vault = HomeVault(home.path, os.environ)

@@ -78,7 +78,7 @@ def _make_builtin_models() -> Models:
     return ModelRegistry({})
 
 
-def home_models(home: Home, vault: HomeVault) -> Callable[[], Models]:
+def make_home_models(home: Home, vault: HomeVault) -> Callable[[], Models]:
     """Return what makes the models of a home."""
 
     def make() -> Models:

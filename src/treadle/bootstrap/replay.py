@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
 
 from treadle.bootstrap.offline_service import open_service_readonly
-from treadle.config.database_url import database_files
+from treadle.config.database_url import list_database_files
 from treadle.config.home import Home
 from treadle.operations.service import LocalService
 from treadle.sandbox.commands import ShellCommands
@@ -19,7 +19,7 @@ async def open_service_with_tools_readonly(home: Home) -> AsyncGenerator[LocalSe
     """Open a database for reading, with the tools of an engine.
 
     The tools declare their arguments and what rules look at; none of them runs."""
-    hidden = (home.path, *database_files(home.database_url))
+    hidden = (home.path, *list_database_files(home.database_url))
     with (
         closing(HomeVault(home.path, os.environ)) as vault,
         closing(ShellCommands(hidden=hidden, user=os.environ)) as shell,

@@ -6,7 +6,7 @@ import os
 
 import msgspec
 
-from treadle.config.database_url import database_files
+from treadle.config.database_url import list_database_files
 from treadle.config.home import Home
 from treadle.core.tools.permissions import apply_rules
 from treadle.domain.agents import AgentSpec
@@ -30,7 +30,7 @@ class SendableFiles:
         self._tools = tools
         self._home = home
         self._vault = vault
-        self._hidden = (home.path, *database_files(database or home.database_url))
+        self._hidden = (home.path, *list_database_files(database or home.database_url))
 
     def judge(self, agent: AgentSpec, path: str) -> Verdict:
         tool = next((each for each in self._tools.select(agent.tools, agent) if each.spec.name == READ_TOOL), None)

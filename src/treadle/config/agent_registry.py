@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from treadle.config.home import Home
-from treadle.config.live_config import file_fingerprint
+from treadle.config.live_config import compute_file_fingerprint
 from treadle.config.system_agents import SYSTEM_AGENTS
 from treadle.domain.agents import AgentSpec
 from treadle.domain.ids import AgentId
@@ -44,7 +44,7 @@ class HomeAgents:
             return 0.0
 
     def _state(self, name: str) -> tuple[object, ...]:
-        return tuple(map(file_fingerprint, (self._home.config_file, *self._home.files_of_agent(name))))
+        return tuple(map(compute_file_fingerprint, (self._home.config_file, *self._home.files_of_agent(name))))
 
 
 class EngineAgents:

@@ -57,7 +57,7 @@ def check_has_files(database: str, what: str) -> None:
         )
 
 
-def database_files(database: str) -> tuple[Path, ...]:
+def list_database_files(database: str) -> tuple[Path, ...]:
     """Return the files of a database, which belong to Treadle wherever they are."""
     if is_postgres(database) or is_in_memory(database):
         return ()

@@ -148,7 +148,7 @@ class Home(Struct, frozen=True):
             return self._read_agent(name)
         if name == DEFAULT_AGENT:
             return self._make_default_agent(model)
-        raise UnknownAgent(self._unknown_agent(name))
+        raise UnknownAgent(self._make_unknown_agent(name))
 
     def _read_agent(self, name: str) -> AgentSpec:
         spec = _read_agent_file(self._agent_file(name), name)
@@ -168,7 +168,7 @@ class Home(Struct, frozen=True):
 
     def refuse_unknown(self, name: str) -> None:
         if name not in self.agents():
-            raise UnknownAgent(self._unknown_agent(name))
+            raise UnknownAgent(self._make_unknown_agent(name))
 
     def create_agent(
         self,
@@ -262,7 +262,7 @@ class Home(Struct, frozen=True):
     def _allowed_file(self, name: str) -> Path:
         return self.path / "agents" / name / "allowed.yaml"
 
-    def _unknown_agent(self, name: str) -> str:
+    def _make_unknown_agent(self, name: str) -> str:
         known = self.agents()
         near = find_closest(name, known)
         hint = f"did you mean `{near}`?" if near else f"known agents: {', '.join(known) or 'none yet'}"

@@ -48,7 +48,7 @@ class LiveConfig:
     def __init__(self, path: Path, read: Callable[[], HomeConfig]) -> None:
         self._path = path
         self._read = read
-        self._seen = file_fingerprint(path)
+        self._seen = compute_file_fingerprint(path)
         self._current = read()
         self._vanished_at: float | None = None
         """When the file was first seen empty or missing. An editor may be about to write it."""
@@ -59,7 +59,7 @@ class LiveConfig:
 
     def refresh(self) -> HomeConfig:
         """Return the settings; apply the file first if it has changed and is valid."""
-        seen = file_fingerprint(self._path)
+        seen = compute_file_fingerprint(self._path)
         if seen != self._seen and not self._is_unsettled(seen):
             self._seen = seen
             if (change := self._find_change()) is not None:
@@ -113,7 +113,7 @@ def _is_being_written(seen: tuple[int, int, int] | None) -> bool:
     return seen is not None and 0 <= time.time() - seen[0] / 1e9 < SETTLE_SECONDS
 
 
-def file_fingerprint(path: Path) -> tuple[int, int, int] | None:
+def compute_file_fingerprint(path: Path) -> tuple[int, int, int] | None:
     """Return what changes when a file is replaced or edited, or None if there is no file."""
     try:
         found = path.stat()

@@ -11,11 +11,11 @@ from treadle.domain.providers import ProviderConfig, remove_credentials
 def describe_settings(config: HomeConfig) -> dict[str, Any]:
     """Return the settings as plain values, without anything that may be secret. Only the owner uses the MCP servers
     and the channels."""
-    providers = {name: _without_secrets(provider) for name, provider in config.providers.items()}
+    providers = {name: _remove_secrets(provider) for name, provider in config.providers.items()}
     return msgspec.to_builtins(msgspec.structs.replace(config, providers=providers, mcp_servers={}, channels={}))
 
 
-def _without_secrets(provider: ProviderConfig) -> ProviderConfig:
+def _remove_secrets(provider: ProviderConfig) -> ProviderConfig:
     return ProviderConfig(
         remove_credentials(provider.base_url), provider.api_mode, timeouts=provider.timeouts, local=provider.local
     )

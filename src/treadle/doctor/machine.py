@@ -5,7 +5,7 @@ import os
 from contextlib import closing
 from pathlib import Path
 
-from treadle.config.database_url import database_files
+from treadle.config.database_url import list_database_files
 from treadle.config.home import Home
 from treadle.doctor.findings import Finding, setting
 from treadle.domain.errors import TreadleError, UsageError
@@ -65,7 +65,7 @@ async def describe_vault(home: Home) -> Finding:
 async def describe_sandbox(home: Home) -> Finding:
     """Run a command in the sandbox."""
     try:
-        hidden = (home.path, *database_files(home.database_url))
+        hidden = (home.path, *list_database_files(home.database_url))
     except UsageError:
         hidden = (home.path,)
     commands = ShellCommands(hidden=hidden)

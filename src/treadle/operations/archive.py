@@ -9,7 +9,7 @@ from treadle.domain.ids import RunId, SessionId
 from treadle.operations.runs import FIRST_EVENTS
 from treadle.ports.deletion import DeletionArchive
 from treadle.ports.journal import Journal, RunRecord
-from treadle.ports.sessions import Sessions, title_of
+from treadle.ports.sessions import Sessions, make_title
 
 
 class SessionArchiver:
@@ -39,7 +39,7 @@ class SessionArchiver:
         first = [event.data for event in await self._journal.read(runs[0].origin.run_id, 0, FIRST_EVENTS)]
         asked = [data.asked for data in first if isinstance(data, RunForked)]
         said = [data.message.text for data in first if isinstance(data, UserMessage)]
-        if record.title != title_of((said or asked or [""])[0]):
+        if record.title != make_title((said or asked or [""])[0]):
             self._past.add_title(session_id, record.title)
 
     async def _keep_run(self, run_id: RunId) -> None:

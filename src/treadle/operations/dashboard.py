@@ -131,7 +131,7 @@ async def make_link(context: Context, request: NoParameters) -> SignInLink:
     return SignInLink(code, moment(context.now() + CODE_SECONDS), context.address())
 
 
-def identity_of(context: Context) -> Identity:
+def make_identity(context: Context) -> Identity:
     """Return the caller as the dashboard shows it."""
     principal = context.principal
     scopes: tuple[Scope, ...] = tuple([scope for scope in SCOPES if principal.may(scope)])

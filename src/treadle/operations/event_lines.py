@@ -94,12 +94,12 @@ async def list_event_lines(context: Context, request: ListEventLines) -> Page[Ev
         found = await context.service.page(record.origin.run_id, after, min(request.limit - len(lines), 1000))
         if not found:
             break
-        lines += map(line_of, found)
+        lines += map(make_line, found)
         after = found[-1].sequence
     return Page(tuple(lines), str(after) if lines and after < record.sequence else None)
 
 
-def line_of(event: Event) -> EventLine:
+def make_line(event: Event) -> EventLine:
     """Return an event in short."""
     payload = _decode(event.raw)
     return EventLine(
@@ -129,14 +129,14 @@ def _text(payload: _Payload) -> str:
     ):
         if isinstance(value, str) and value:
             return _cut(value)
-        if isinstance(value, dict) and (said := _text_of_parts(cast("dict[str, Any]", value).get("parts"))):
+        if isinstance(value, dict) and (said := _join_parts(cast("dict[str, Any]", value).get("parts"))):
             return said
-    if said := _text_of_parts(payload.parts):
+    if said := _join_parts(payload.parts):
         return said
     return _cut(payload.arguments) if isinstance(payload.arguments, str) else ""
 
 
-def _text_of_parts(parts: Any) -> str:
+def _join_parts(parts: Any) -> str:
     if not isinstance(parts, list):
         return ""
     for part in cast("list[Any]", parts):

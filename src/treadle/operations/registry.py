@@ -30,7 +30,7 @@ ENTITIES: dict[str, tuple[str, ...]] = {
 """The modules of each entity, in `treadle.operations`."""
 
 
-def operations_of(entity: str) -> tuple[Operation[Any, Any], ...]:
+def list_operations(entity: str) -> tuple[Operation[Any, Any], ...]:
     """Return the operations of one entity, in the order of their definitions."""
     found: list[Operation[Any, Any]] = []
     for name in ENTITIES[entity]:
@@ -42,4 +42,4 @@ def operations_of(entity: str) -> tuple[Operation[Any, Any], ...]:
 
 
 def all_operations() -> tuple[Operation[Any, Any], ...]:
-    return tuple(operation for entity in ENTITIES for operation in operations_of(entity))
+    return tuple(operation for entity in ENTITIES for operation in list_operations(entity))

@@ -208,7 +208,7 @@ async def start_run(context: Context, request: StartRun) -> Accepted | RunDetail
     session = None if run.session_id is None else await context.open_session(run.session_id)
     submission = Submission(
         agent,
-        user(run.message, *map(part_of, run.attachments)),
+        user(run.message, *map(make_part, run.attachments)),
         session,
         context.key,
         asker=context.asker,
@@ -232,7 +232,7 @@ async def continued_run(context: Context, run: NewRun) -> RunId | None:
 async def steer_run(context: Context, request: SteerRun) -> Delivered:
     """Send a message to a run in progress."""
     record = await context.visible_run(request.run_id)
-    message = user(request.message, *map(part_of, request.attachments))
+    message = user(request.message, *map(make_part, request.attachments))
     mode = "interrupt" if request.mode == "interrupt" else "steer"
     return Delivered(await context.service.steer(record.origin.run_id, message, mode, context.key))
 
@@ -323,7 +323,7 @@ async def _agent_for_fork(context: Context, record: "RunRecord") -> "AgentSpec |
 # ── Attachments ────────────────────────────────────────────────────────────────────────────────────
 
 
-def part_of(attachment: Attachment) -> Image | Text:
+def make_part(attachment: Attachment) -> Image | Text:
     """Return an attachment as a part of a message. Raises UsageError for one that is neither image nor text."""
     match attachment:
         case Attachment(media_type=str(kind), data=str(data), name=None, text=None) if kind.startswith("image/"):
@@ -340,6 +340,6 @@ def part_of(attachment: Attachment) -> Image | Text:
             )
 
 
-def attachments_of(message: Message) -> tuple[Attachment, ...]:
+def make_attachments(message: Message) -> tuple[Attachment, ...]:
     """Return the images of a message as attachments."""
     return tuple(Attachment(part.media_type, part.data) for part in message.parts if isinstance(part, Image))

@@ -16,7 +16,7 @@ from treadle.operations.context import Context
 from treadle.operations.operation import LocalCaller, Operation
 from treadle.operations.run_diff import RunDiff, diff
 from treadle.operations.run_records import build_run_steps
-from treadle.operations.run_tree import Member, family
+from treadle.operations.run_tree import Member, list_members
 from treadle.operations.runs import OneRun, RunView
 
 MAX_PART_CHARACTERS = 100_000
@@ -188,7 +188,7 @@ async def show_tree(context: Context, request: OneRun) -> RunTree:
 
     Each with its state, steps, tokens and cost, and the sums of all."""
     record = await context.visible_run(request.run_id)
-    found = await family(LocalCaller(context), record.origin.run_id)
+    found = await list_members(LocalCaller(context), record.origin.run_id)
     members = tuple([await _measure(context, member) for member in found])
     return RunTree(members, add_metrics(member.metrics for member in members))
 

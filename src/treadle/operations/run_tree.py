@@ -20,7 +20,7 @@ class Member(Struct, frozen=True):
     """Whether it is the last child of its parent."""
 
 
-async def root_of(caller: Caller, run_id: RunId) -> RunView:
+async def find_root(caller: Caller, run_id: RunId) -> RunView:
     """Return the run at the top of the tree of a run, which can be the run itself."""
     run = await caller.call(runs.SHOW, runs.ShowRun(run_id))
     while run.parent_run_id is not None:
@@ -28,17 +28,17 @@ async def root_of(caller: Caller, run_id: RunId) -> RunView:
     return run
 
 
-async def family(caller: Caller, run_id: RunId, unfinished: bool = False) -> list[Member]:
+async def list_members(caller: Caller, run_id: RunId, unfinished: bool = False) -> list[Member]:
     """Return a run and all runs below it, each before its children, in the order in which they were started."""
     first = Member(await caller.call(runs.SHOW, runs.ShowRun(run_id)), 0)
-    return [first, *[member async for member in _below(caller, first, unfinished)]]
+    return [first, *[member async for member in _list_descendants(caller, first, unfinished)]]
 
 
-async def _below(caller: Caller, above: Member, unfinished: bool) -> AsyncGenerator[Member, None]:
+async def _list_descendants(caller: Caller, above: Member, unfinished: bool) -> AsyncGenerator[Member, None]:
     wanted = runs.ListChildren(above.run.run_id, unfinished)
     found = list(reversed(await list_items(caller, runs.CHILDREN, wanted)))
     for run in found:
         member = Member(run, above.depth + 1, run is found[-1])
         yield member
-        async for other in _below(caller, member, unfinished):
+        async for other in _list_descendants(caller, member, unfinished):
             yield other

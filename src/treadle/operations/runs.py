@@ -286,10 +286,10 @@ def run_view(record: RunRecord) -> RunView:
 async def run_detail(context: Context, record: RunRecord) -> RunDetail:
     end = None if record.outcome is None else (await context.service.wait(record.origin.run_id))[1]
     opening = await read_opening(context, record.origin.run_id)
-    return RunDetail(**_fields(record), result=None if end is None else result_of(end), **opening)
+    return RunDetail(**_fields(record), result=None if end is None else make_run_result(end), **opening)
 
 
-def result_of(end: RunEnd) -> RunResult:
+def make_run_result(end: RunEnd) -> RunResult:
     return RunResult(
         end.text,
         end.reason,

@@ -15,7 +15,7 @@ from treadle.operations.refusal import refuse_other_model
 from treadle.operations.retention import Deleted, Pruned
 from treadle.operations.runs import RunView, run_view
 from treadle.operations.schemas import Cursor, Limit, Page, moment
-from treadle.ports.sessions import TITLE_LIMIT, SegmentRecord, SessionRecord, title_of
+from treadle.ports.sessions import TITLE_LIMIT, SegmentRecord, SessionRecord, make_title
 
 
 class SessionView(Struct, frozen=True):
@@ -194,7 +194,7 @@ async def rename_session(context: Context, request: RenameSession) -> SessionVie
     record = await context.readable_session(request.session_id)
     if len(request.title) > TITLE_LIMIT:
         raise UsageError(f"The title is too long: {len(request.title)} characters. Use at most {TITLE_LIMIT}.")
-    title = title_of(context.vault.redactor.redact(request.title).text)
+    title = make_title(context.vault.redactor.redact(request.title).text)
     if not title:
         raise UsageError("The title is empty: it has no printable characters. Send a title of 1 to 80 characters.")
     await context.sessions.rename(record.session_id, title)

@@ -81,7 +81,7 @@ class SignInService:
         """Return who a cookie stands for; None if its sign-in or its token has ended. Counts as a use."""
         digest, now = _digest(cookie), self._clock.now()
         sign_in = await self._find(digest)
-        found = None if sign_in is None else _principal_of(sign_in, now)
+        found = None if sign_in is None else _make_principal(sign_in, now)
         if sign_in is not None and found is not None and now - sign_in.used_at >= TOUCH_SECONDS:
             await self._store.touch(sign_in.sign_in_id, now)
             self._known.pop(digest, None)
@@ -147,7 +147,7 @@ class SignInService:
     async def _cut_ended(self) -> None:
         for digest in tuple(self._streams):
             found = await self._find(digest)
-            if found is None or _principal_of(found, self._clock.now()) is None:
+            if found is None or _make_principal(found, self._clock.now()) is None:
                 self._cut(digest)
 
     def _cut(self, digest: bytes) -> None:
@@ -159,7 +159,7 @@ class SignInService:
         self._known.clear()
 
 
-def _principal_of(sign_in: SignIn, now: Instant) -> Principal | None:
+def _make_principal(sign_in: SignIn, now: Instant) -> Principal | None:
     if now - sign_in.used_at >= IDLE_SECONDS or now - sign_in.created_at >= LONGEST_SECONDS:
         return None
     if sign_in.token_id is None:

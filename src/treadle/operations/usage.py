@@ -70,7 +70,7 @@ async def find_usage(accounts: Accounts, query: UsageQuery) -> list[Used]:
     return [used for used in found if query.token in (None, used.token)]
 
 
-def day_of(used: Used) -> date:
+def find_day(used: Used) -> date:
     return date.fromordinal(EPOCH.toordinal() + used.day)
 
 
@@ -105,7 +105,7 @@ def _key(used: Used, by: UsageKey) -> str:
         case "model":
             return used.model
         case "day":
-            return day_of(used).isoformat()
+            return find_day(used).isoformat()
 
 
 def _parse_day(day: str | None, name: str) -> int | None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from treadle.operations.context import Context
 from treadle.operations.operation import Operation
 from treadle.operations.schemas import Page
-from treadle.operations.usage import UsageLine, UsageQuery, compute_usage, day_of, find_usage, sum_usage
+from treadle.operations.usage import UsageLine, UsageQuery, compute_usage, find_day, find_usage, sum_usage
 from treadle.ports.accounts import UsageKey, Used
 
 Day = Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$", description="A day in UTC: 2026-03-01.")]
@@ -77,7 +77,7 @@ async def show_series(context: Context, request: ShowSeries) -> Page[UsagePoint]
 def _collect_points(records: Sequence[Used], bucket: Bucket, by: SeriesKey) -> list[UsagePoint]:
     buckets: dict[date, list[Used]] = {}
     for used in records:
-        buckets.setdefault(_first_day(day_of(used), bucket), []).append(used)
+        buckets.setdefault(_first_day(find_day(used), bucket), []).append(used)
     points: list[UsagePoint] = []
     for start in sorted(buckets):
         if by == "all":

@@ -59,12 +59,12 @@ class SessionBasics(Struct, frozen=True):
     model: str | None
 
 
-def title_of(text: str) -> str:
+def make_title(text: str) -> str:
     """Return a text as a title: one line of printable characters, at most 80 of them."""
     return truncate(make_printable_line(text), TITLE_LIMIT)
 
 
-def default_title(beginning: bytes | None) -> str:
+def make_default_title(beginning: bytes | None) -> str:
     """Return the default title of a session from the first bytes of its `user_message` or `run_forked` event.
 
     The bytes are redacted JSON, as the journal stores them. A store reads only so much of them, however long the
@@ -72,7 +72,7 @@ def default_title(beginning: bytes | None) -> str:
     found = None if beginning is None else _FIRST_TEXT.search(beginning)
     if found is None:
         return ""
-    return title_of(json.loads(f'"{found[1].decode("utf-8", "ignore")}"', strict=False))
+    return make_title(json.loads(f'"{found[1].decode("utf-8", "ignore")}"', strict=False))
 
 
 class Sessions(Protocol):

@@ -7,7 +7,7 @@ from treadle.domain.events import RunEnd
 from treadle.domain.ids import SessionId
 from treadle.domain.users import UserId
 from treadle.ports.journal import RunRecord
-from treadle.ports.sessions import SegmentRecord, SessionBasics, SessionRecord, default_title
+from treadle.ports.sessions import SegmentRecord, SessionBasics, SessionRecord, make_default_title
 from treadle.stores.postgres.batch import explain_deleted_session
 from treadle.stores.postgres.connection import unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
@@ -69,5 +69,5 @@ class PostgresSessions:
 
 def _to_record(row: PostgresRow) -> SessionRecord:
     session_id, agent, *facts, title, model, beginning = row
-    shown = default_title(beginning) if title is None else unescape_nul(title)
+    shown = make_default_title(beginning) if title is None else unescape_nul(title)
     return SessionRecord(session_id, unescape_nul(agent), *facts, title=shown, model=model)

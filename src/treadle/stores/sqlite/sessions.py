@@ -10,7 +10,7 @@ from treadle.domain.events import RunEnd
 from treadle.domain.ids import SessionId
 from treadle.domain.users import UserId
 from treadle.ports.journal import RunRecord
-from treadle.ports.sessions import SegmentRecord, SessionBasics, SessionRecord, default_title
+from treadle.ports.sessions import SegmentRecord, SessionBasics, SessionRecord, make_default_title
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 from treadle.stores.sqlite.transaction import Transaction, explain_deleted_session, to_run_record
 from treadle.stores.sqlite.writer import SqliteWriter
@@ -80,4 +80,4 @@ class SqliteSessions:
 
 def _to_record(row: Any) -> SessionRecord:
     *facts, title, model, beginning = row
-    return SessionRecord(*facts, title=title or default_title(beginning), model=model)
+    return SessionRecord(*facts, title=title or make_default_title(beginning), model=model)

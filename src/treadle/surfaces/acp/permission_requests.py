@@ -24,7 +24,7 @@ from treadle.domain.ids import RunId
 from treadle.operations import approvals, runs
 from treadle.operations.approvals import ApprovalView
 from treadle.operations.run_control import ANSWER, AnswerQuestion
-from treadle.operations.run_tree import family
+from treadle.operations.run_tree import list_members
 from treadle.surfaces.acp.client import ELICITATION, PERMISSION, EditorClient
 from treadle.surfaces.acp.tool_view import show_whole_call, text_content, view_call
 from treadle.surfaces.cli.call_view import describe_offer
@@ -70,7 +70,8 @@ class PermissionRequests:
             wanted: dict[str, Callable[[], Awaitable[None]]] = {}
             if run_id is not None:
                 members = {
-                    member.run.run_id: member.run for member in await family(self._link, run_id, unfinished=True)
+                    member.run.run_id: member.run
+                    for member in await list_members(self._link, run_id, unfinished=True)
                 }
                 for view in (await self._link.call(approvals.LIST, approvals.ListApprovals())).items:
                     if view.run_id in members:

@@ -20,7 +20,7 @@ from treadle.operations.approvals import ApprovalView
 from treadle.operations.local_admin import AGENT, CHECK_RULES, CheckRules
 from treadle.operations.operation import Caller
 from treadle.operations.run_control import ANSWER, AnswerQuestion
-from treadle.operations.run_tree import family
+from treadle.operations.run_tree import list_members
 from treadle.surfaces.cli.approval_scopes import COMMANDS, ApprovalScope, list_scopes
 from treadle.surfaces.cli.call_view import (
     decode,
@@ -63,7 +63,7 @@ class RunQuestions(Struct, frozen=True):
     async def settle(self, run_id: RunId, before_asking: Callable[[], Awaitable[None]]) -> bool:
         """Ask everything that the run and its child runs wait for. Return whether all of it is answered. It calls
         `before_asking` before each question."""
-        for member in await family(self.caller, run_id, unfinished=True):
+        for member in await list_members(self.caller, run_id, unfinished=True):
             if not await self._settle(member.run.run_id, before_asking):
                 return False
         return True

@@ -32,7 +32,7 @@ from treadle.operations import runs
 from treadle.operations.event_source import EventSource, follow_without_resets
 from treadle.operations.operation import Caller, list_items
 from treadle.operations.run_control import INTERRUPT, StopRun
-from treadle.operations.run_tree import family
+from treadle.operations.run_tree import list_members
 from treadle.operations.runs import RunView
 from treadle.surfaces.cli.approval_prompt import RunQuestions
 from treadle.surfaces.cli.connection import HomeAccess, current_home, open_home
@@ -236,7 +236,7 @@ class Follower(Struct, frozen=True):
 
     async def _leave_waiting(self, run_id: RunId) -> int:
         """Print what the run waits for and how to answer it, and return the exit code."""
-        for member in await family(self.access.client, run_id, unfinished=True):
+        for member in await list_members(self.access.client, run_id, unfinished=True):
             waiting = member.run.run_id
             for line in await list_questions(self.access.client, waiting, self.resume_options):
                 self.printer.note(f"treadle: {waiting} waits for {line}")

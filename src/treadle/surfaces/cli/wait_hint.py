@@ -11,7 +11,7 @@ from treadle.operations import approvals, runs
 from treadle.operations.event_source import EventSource
 from treadle.operations.local_admin import AGENT
 from treadle.operations.operation import Caller, OperationClient
-from treadle.operations.run_tree import family
+from treadle.operations.run_tree import list_members
 from treadle.surfaces.cli.call_view import summarize_call
 from treadle.surfaces.cli.terminal import one_line, reveal_line
 
@@ -60,7 +60,7 @@ async def explain_wait(client: OperationClient, run: runs.RunView, home: Home) -
     if run.waiting_for in FOR_AN_ANSWER:
         return await list_questions(client, run_id, options)
     if run.waiting_for == "child":
-        under = [member.run.run_id for member in await family(client, run_id, unfinished=True)]
+        under = [member.run.run_id for member in await list_members(client, run_id, unfinished=True)]
         asked = [line for child in under for line in await list_questions(client, child, options)]
         return asked or [f"{await _detail(client, run_id)}. See all of it: treadle runs tree {run_id}"]
     detail = one_line(await _detail(client, run_id))

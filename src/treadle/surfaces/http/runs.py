@@ -9,7 +9,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from treadle.domain.events import RunEnd
 from treadle.domain.ids import RunId
 from treadle.domain.messages import user
-from treadle.operations.run_control import Accepted, NewRun, continued_run, part_of
+from treadle.operations.run_control import Accepted, NewRun, continued_run, make_part
 from treadle.operations.runs import LONGEST_WAIT, RunDetail, run_detail
 from treadle.operations.submissions import Submission
 from treadle.surfaces.http.agent_overrides import apply_overrides
@@ -30,7 +30,7 @@ async def submit_run(
     ticket = await context.service.submit(
         Submission(
             apply_overrides(data.overrides, agent, principal),
-            user(data.message, *map(part_of, data.attachments)),
+            user(data.message, *map(make_part, data.attachments)),
             session,
             context.key,
             asker=find_asker(request),

@@ -8,7 +8,7 @@ import msgspec
 from litestar import Response, delete, get, post
 from litestar.params import Body
 
-from treadle.operations.dashboard import BrowserSignIn, Identity, SignedInAs, identity_of
+from treadle.operations.dashboard import BrowserSignIn, Identity, SignedInAs, make_identity
 from treadle.operations.refusal import Refusal
 from treadle.surfaces.http.auth import get_state
 from treadle.surfaces.http.cookies import IDENTITY_PATH, SIGN_IN_PATH, make_cookie
@@ -77,7 +77,7 @@ async def sign_in(request: ApiRequest, data: Annotated[BrowserSignIn, Body()]) -
             if data.code is not None
             else "The token is not valid: it is unknown, expired or revoked. Use another, or run: treadle open",
         )
-    identity: Identity = identity_of(services.for_caller(made.principal, None))
+    identity: Identity = make_identity(services.for_caller(made.principal, None))
     cookie = make_cookie(request.scope, made.cookie, _is_https(request))
     return Response(msgspec.json.encode(identity), media_type="application/json", headers={"Set-Cookie": cookie})
 
@@ -86,7 +86,7 @@ async def sign_in(request: ApiRequest, data: Annotated[BrowserSignIn, Body()]) -
 async def show_identity(request: ApiRequest) -> Response[bytes]:
     """Serve `dashboard.identity`."""
     known = "principal" in get_state(request.scope)
-    found = SignedInAs(identity_of(get_context(request)) if known else None)
+    found = SignedInAs(make_identity(get_context(request)) if known else None)
     return Response(msgspec.json.encode(found), media_type="application/json")
 
 

@@ -14,7 +14,7 @@ from treadle.domain.errors import TreadleError
 from treadle.domain.ids import RunId, SessionId
 from treadle.operations import run_control, runs, sessions
 from treadle.operations.operation import Operation, OperationClient, Q, R
-from treadle.operations.run_tree import family
+from treadle.operations.run_tree import list_members
 
 PARKED = ("approval", "answer", "interrupted", "unavailable", "quota", "budget")
 """What a run may wait for that can take long: a person, or an operator."""
@@ -92,7 +92,7 @@ class McpBackend:
         if not (self.principal.may("read") and self.principal.may("approve")):
             return []
         found: list[tuple[RunId, runs.Question]] = []
-        for member in await family(self._client, run_id, unfinished=True):
+        for member in await list_members(self._client, run_id, unfinished=True):
             if member.run.waiting_for == "answer":
                 page = await self._call(runs.QUESTIONS, runs.OneRun(member.run.run_id))
                 found += [(member.run.run_id, question) for question in page.items]

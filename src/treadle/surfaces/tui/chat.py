@@ -81,7 +81,7 @@ class Chat:
         self._feeding: asyncio.Task[None] | None = None
         self._sync_lock, self._order = asyncio.Lock(), asyncio.Lock()
         self._context = copy_context()
-        link.watch = self._link_changed
+        link.watch = self._on_link_change
 
     # ── The state ──
 
@@ -252,12 +252,12 @@ class Chat:
                 with suppress(StoreError):
                     async with aclosing(self.link.feed()) as feed:
                         async for event in feed:
-                            self._see(event)
+                            self._handle_event(event)
                 if self.link.access is access:  # its owner has ended
                     self.link.report_lost()
             await asyncio.sleep(RECONNECT_SECONDS)
 
-    def _see(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         if event.session_id == self.session_id:
             if isinstance(event.data, e.RunQueued | e.RunEnd | e.CancelRequested | e.RunStart):
                 self._spawn(self.sync())
@@ -266,7 +266,7 @@ class Chat:
             if isinstance(event.data, ASKING):
                 self._spawn(self.refresh_pending())
 
-    def _link_changed(self, state: LinkState, detail: str) -> None:
+    def _on_link_change(self, state: LinkState, detail: str) -> None:
         self._context.copy().run(self._listener.show_link, state, detail)
         if state in ("owner", "attached") and self._feeding is not None:
             self._spawn(self._reconnect())

@@ -15,7 +15,7 @@ from treadle.surfaces.cli.terminal import inert
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.commands import Slash
 from treadle.surfaces.tui.controlled_app import ControlledApp
-from treadle.surfaces.tui.item_view import diff_of, format_count
+from treadle.surfaces.tui.item_view import find_diff, format_count
 from treadle.surfaces.tui.model_choice import list_model_rows
 from treadle.surfaces.tui.run_commands import change_run
 from treadle.surfaces.tui.session_export import export_markdown
@@ -287,9 +287,9 @@ class CommandRunner:
             return
         blocks: list[str] = []
         for call in app.chat.transcript.calls:
-            diff = diff_of(call) if call.state == "done" else []
+            diff = find_diff(call) if call.state == "done" else []
             if diff:
-                path = _path_of(call)
+                path = _find_path(call)
                 blocks.append(f"**{inert(path)}**\n\n````diff\n" + "\n".join(diff) + "\n````")
         if not blocks:
             app.flash(texts.NO_CHANGES)
@@ -377,7 +377,7 @@ def _describe_agent(app: ControlledApp, name: str) -> str:
         return str(error)
 
 
-def _path_of(call: CallItem) -> str:
+def _find_path(call: CallItem) -> str:
     from treadle.surfaces.cli.call_view import decode
 
     return str((decode(call.arguments).values or {}).get("path", ""))

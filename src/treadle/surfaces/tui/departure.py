@@ -62,7 +62,7 @@ class Departure:
         self._app.display_state.set_banner("link", texts.MOVING)
         start_background_process(self._app.chat.facts.run_id if self._app.chat.facts is not None else None)
 
-    def home_released(self) -> None:
+    def on_home_released(self) -> None:
         """The home was handed over: nothing is left to do here."""
         if self.is_moving:
             self._app.exit(self._make("background"))

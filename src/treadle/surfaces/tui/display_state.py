@@ -73,7 +73,7 @@ class DisplayState(ChatListener):
                 self.set_banner("link", texts.MOVING if app.departure.is_moving else texts.TAKEN_OVER)
             case "lost":
                 self.set_banner("link", texts.CANNOT_OPEN.format(error=detail) if detail else texts.SERVER_GONE)
-                app.departure.home_released()
+                app.departure.on_home_released()
             case "owner" | "attached":
                 if self._banner_kind == "link":
                     self.set_banner("", "")

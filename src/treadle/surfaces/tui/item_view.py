@@ -192,7 +192,7 @@ def _preview(item: CallItem, width: int, palette: Palette) -> list[Line]:
         return [_under(cut(clean(row), width - 4), palette.error) for row in _explain_failure(item)]
     if item.name == "clarify" and item.note:
         return [_under(cut(f"→ {clean(item.note)}", width - 4), palette.text)]
-    diff = diff_of(item)
+    diff = find_diff(item)
     if diff:
         shown = [_diff_line(row, width, palette) for row in diff[:MAX_DIFF_LINES]]
         if len(diff) > MAX_DIFF_LINES:
@@ -213,7 +213,7 @@ def _explain_failure(item: CallItem) -> list[str]:
 
 def _details(item: CallItem, width: int, palette: Palette) -> list[Line]:
     lines: list[Line] = []
-    diff = diff_of(item)
+    diff = find_diff(item)
     if diff:
         lines += _limit(
             [_diff_line(row, width, palette) for row in diff[: MAX_EXPANDED_LINES + 1]], len(diff), palette
@@ -283,7 +283,7 @@ def _child_line(
 # ── Diffs ──
 
 
-def diff_of(item: CallItem) -> list[str]:
+def find_diff(item: CallItem) -> list[str]:
     """Return the change to a file that a call makes or made, as the lines of a diff; empty for other calls."""
     if item.name == "edit_file" and item.state == "done" and "\n@@ " in item.result:
         return item.result.split("\n")[1:]

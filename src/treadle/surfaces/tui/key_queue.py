@@ -22,7 +22,7 @@ CLOSING_KEYS = ("escape", "ctrl+c")
 
 @runtime_checkable
 class HoldsKeys(Protocol):
-    """A screen that is not ready for every key at once. It calls `KeyQueue.look_again` when it has become ready."""
+    """A screen that is not ready for every key at once. It calls `KeyQueue.recheck` when it has become ready."""
 
     @abstractmethod
     def is_ready_for(self, event: events.Key | events.Paste) -> bool: ...
@@ -58,7 +58,7 @@ class KeyQueue:
         """Whether a key has just been pressed and may not have been shown yet."""
         return time.monotonic() - self._latest_at < ECHO_SECONDS
 
-    def look_again(self) -> None:
+    def recheck(self) -> None:
         """Deliver the keys that waited for a screen."""
         self._changed.set()
 

@@ -3,14 +3,14 @@
 from treadle.domain.ids import RunId
 from treadle.operations import approvals, runs
 from treadle.operations.local_admin import AGENT
-from treadle.operations.run_tree import family
+from treadle.operations.run_tree import list_members
 from treadle.surfaces.cli.home_link import HomeLink
 from treadle.surfaces.tui.chat_state import Pending, PendingApproval, PendingQuestion
 
 
 async def find_pending(link: HomeLink, run_id: RunId) -> list[Pending]:
     """Return the open approvals and questions of a run and its child runs."""
-    members = {member.run.run_id: member.run for member in await family(link, run_id, unfinished=True)}
+    members = {member.run.run_id: member.run for member in await list_members(link, run_id, unfinished=True)}
     found: list[Pending] = []
     for view in (await link.call(approvals.LIST, approvals.ListApprovals())).items:
         if view.run_id in members:

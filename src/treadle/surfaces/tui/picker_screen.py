@@ -158,7 +158,7 @@ class PickerScreen(ModalScreen[Picked | None]):
     def _look_again(self) -> None:
         app = cast("object", self.app)
         if isinstance(app, HasKeyQueue):
-            app.key_queue.look_again()
+            app.key_queue.recheck()
 
     def is_ready_for(self, event: events.Key | events.Paste) -> bool:
         """Return whether a key can be used now: one that changes the search, or any after the rows are loaded."""

@@ -135,7 +135,7 @@ class Review:
             return
         finally:
             self._app.panel.accept_keys()
-        await self._go_on()
+        await self._continue_review()
 
     async def _answer(self, question: PendingQuestion, text: str) -> None:
         try:
@@ -144,9 +144,9 @@ class Review:
             self._app.flash(str(error))
         finally:
             self._app.panel.accept_keys()
-        await self._go_on()
+        await self._continue_review()
 
-    async def _go_on(self) -> None:
+    async def _continue_review(self) -> None:
         self._app.input.leave()
         await self._app.chat.refresh_pending()
 

@@ -113,7 +113,7 @@ async def deny(
 
 async def _decide(approval: str, answer: "Answer", options: "FollowOptions") -> int:
     """Decide an approval and follow its run until it ends or waits again."""
-    from treadle.operations.run_tree import root_of
+    from treadle.operations.run_tree import find_root
     from treadle.surfaces.cli.process import Stop
 
     with Stop() as stop:
@@ -126,7 +126,7 @@ async def _decide(approval: str, answer: "Answer", options: "FollowOptions") -> 
                     f"{view.approval_id} cannot be remembered for the session: no rule matches such calls of "
                     f"`{view.tool}` and no others. Approve it without --session."
                 )
-            root = await root_of(client, view.run_id)
+            root = await find_root(client, view.run_id)
             since = (await client.call(approvals.DECIDE, approvals.decision_of(view.approval_id, answer))).sequence
             if answer.remember == "session" and view.pattern is not None:
                 note(f"Approved for this session: {describe_rule(view.tool, view.pattern)}.")

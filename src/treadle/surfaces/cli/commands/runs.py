@@ -279,7 +279,7 @@ async def answer_run(
 ) -> int:
     """Answer the question of an agent and follow its run."""
     from treadle.operations.run_control import ANSWER, AnswerQuestion
-    from treadle.operations.run_tree import root_of
+    from treadle.operations.run_tree import find_root
     from treadle.surfaces.cli.follow import FollowOptions
     from treadle.surfaces.cli.process import Stop
 
@@ -288,7 +288,7 @@ async def answer_run(
         async with options.open() as access:
             client = access.client
             run_id = await find_run(client, run)
-            root = await root_of(client, run_id)
+            root = await find_root(client, run_id)
             question = await find_question(client, run_id, call_id)
             since = (await client.call(ANSWER, AnswerQuestion(run_id, question, text))).sequence
             return await options.follow(access, stop, "your answer").follow_root(root, run_id, since)
