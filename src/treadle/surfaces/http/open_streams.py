@@ -44,7 +44,7 @@ class OpenStreams:
         return token is not None and limit is not None and self._of_token[token] >= limit
 
     @property
-    def describe_limit(self) -> str:
+    def limit_message(self) -> str:
         return (
             f"This token has {self._max_per_token} event streams open, which is the limit. Close one, follow "
             "several runs with GET /v1/events, or raise server.streams_per_token in config.yaml."

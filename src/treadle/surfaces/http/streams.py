@@ -143,7 +143,7 @@ def refuse_if_full(request: ApiRequest) -> None:
 
 
 def _make_too_many(streams: OpenStreams) -> Refusal:
-    return Refusal(429, "TooManyStreams", streams.describe_limit)
+    return Refusal(429, "TooManyStreams", streams.limit_message)
 
 
 async def _end_response(scope: Scope, send: Send) -> None:

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from treadle.domain.access import Principal
 from treadle.domain.version import VERSION
 from treadle.operations.context import Context
 from treadle.operations.operation import LocalCaller
 from treadle.operations.refusal import Refusal
 from treadle.surfaces.http.auth import get_state, send_problem
+from treadle.surfaces.http.open_streams import OpenStreams
 from treadle.surfaces.mcp.backend import McpBackend
 from treadle.surfaces.mcp.skill_prompts import list_skill_prompts
 
@@ -50,9 +52,10 @@ class McpMount:
         if self._starting is None:
             self._starting = asyncio.create_task(self._start())
         state = get_state(scope)
-        streams, principal = state["streams"], state["principal"]
+        streams: OpenStreams = state["streams"]
+        principal: Principal = state["principal"]
         if streams.is_full_for(principal):
-            await send_problem(Refusal(429, "TooManyStreams", streams.full), scope, send)
+            await send_problem(Refusal(429, "TooManyStreams", streams.limit_message), scope, send)
             return
         streams.count(principal)
         try:
