@@ -11,7 +11,9 @@ from hypothesis import HealthCheck, settings
 from tests.surfaces.shell import commands
 from treadle.memory import local_embedder
 
-settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "busy machine", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("busy machine")
 
 
