@@ -57,7 +57,8 @@ def test_a_growing_file_ends_at_the_size_limit(workspace: Path, mode: SandboxMod
 def test_a_command_ends_before_the_disk_is_full(workspace: Path, mode: SandboxMode) -> None:
     disk = os.statvfs(workspace)
     floor = disk.f_bavail * disk.f_frsize - 20 * MIB
-    fill = "for i in $(seq 40); do head -c 2M /dev/zero > f$i; sync f$i; sleep 0.05; done; sleep 1000"
+    # Other tests free space meanwhile, so more is written than the floor leaves.
+    fill = "for i in $(seq 400); do head -c 2M /dev/zero > f$i; sync f$i; sleep 0.05; done; sleep 1000"
     assert one(fill, workspace, mode, CommandLimits(disk_left=floor)).ended_by == "disk"
 
 
