@@ -155,7 +155,7 @@ export const texts = {
   },
   skills: {
     title: "Skills", about: "Instructions and scripts that agents load when they need them. New and changed skills need your approval.", name: "Name", state: "State", description: "Description", origin: "Origin",
-    states: { approved: "Approved", available: "Available", broken: "Broken", changed: "Changed", missing: "Missing", new: "New" }, origins: { home: "This home", treadle: "Treadle" }, approve: "Approve this version",
+    states: { approved: "Approved", available: "Available", broken: "Broken", changed: "Changed", missing: "Missing", new: "New" }, origins: { home: "This home", treadle: "Treadle", workspace: "Workspace" }, approve: "Approve this version",
     revoke: "Revoke approval", executable: "executable", none: "No skills yet", noneHint: "Put a folder with a SKILL.md into the folder skills of the home.",
   },
   mcp: {
