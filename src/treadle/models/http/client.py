@@ -113,7 +113,7 @@ class ModelClient:
         if isinstance(error, CallFailed):
             failed = self._with_next_key(error.failed, key)
         else:
-            failed = failure.from_malformed_reply(self._endpoint, f"{error}{call.describe_unexpected_type}")
+            failed = failure.from_malformed_reply(self._endpoint, f"{error}{call.unexpected_type_note}")
         return msgspec.structs.replace(failed, usage=reply.usage(sent_bytes)) if call.accepted else failed
 
     def _with_next_key(self, failed: Failed, key: ProviderKey | None) -> Failed:

@@ -181,7 +181,7 @@ class HttpCall:
         return self._response is not None and self._response.content_type.startswith(_JSON)
 
     @property
-    def describe_unexpected_type(self) -> str:
+    def unexpected_type_note(self) -> str:
         """Return a note about the content type if it is not the requested stream, else ""."""
         content_type = self._response.content_type if self._response is not None else _STREAM
         return (

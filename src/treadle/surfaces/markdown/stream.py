@@ -53,11 +53,6 @@ class MarkdownStream:
         return [*self._done, *self._open_lines]
 
     @property
-    def finished_count(self) -> int:
-        """How many lines will not change."""
-        return len(self._done)
-
-    @property
     def open_lines(self) -> list[Line]:
         return self._open_lines
 
