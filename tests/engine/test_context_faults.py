@@ -252,8 +252,8 @@ def test_a_message_cannot_impersonate_a_role_in_the_summary_request(tmp_path: Pa
 
     async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
-            hero = agent(tools=[fetch], limits=Limits(context_window=2000))
-            result = await engine.run(hero, "Look around.")
+            hero = agent(tools=[fetch], limits=Limits(context_window=2000), memory={})
+            result = await engine.run(hero, "Look around.", user="ada")
             events = await journal(engine, result.run_id)
         assert model.summaries
         for prompt in model.summaries:

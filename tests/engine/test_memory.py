@@ -34,10 +34,12 @@ def test_memories_are_recalled_in_other_sessions_only(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(**BY_WORDS)
-            first = await engine.run(hero, "What does Ada like to drink?")
-            await engine.run(hero, "Does Ada like to drink it hot?", session=first.session_id)
-            other = await engine.run(hero, "What was it that Ada likes to drink?")
-            stranger = await engine.run(agent(name="stranger", **BY_WORDS), "What does Ada like to drink?")
+            first = await engine.run(hero, "What does Ada like to drink?", user="ada")
+            await engine.run(hero, "Does Ada like to drink it hot?", session=first.session_id, user="ada")
+            other = await engine.run(hero, "What was it that Ada likes to drink?", user="ada")
+            stranger = await engine.run(
+                agent(name="stranger", **BY_WORDS), "What does Ada like to drink?", user="ada"
+            )
             events = await journal(engine, other.run_id)
             assert not of(e.MemoryRecalled, await journal(engine, stranger.run_id)), "it is the agent's own"
         asked = [request.conversation.messages[-1].text for request in model.requests]
@@ -60,11 +62,11 @@ def test_memory_can_be_in_the_system_prompt_or_recalled_before_every_step(tmp_pa
 
     async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
-            await engine.run(agent(**BY_WORDS), "Where is the key of the green door?")
+            await engine.run(agent(**BY_WORDS), "Where is the key of the green door?", user="ada")
             system = agent(memory={"embedder": "none", "place": "system"})
-            await engine.run(system, "The key of the green door, please.")
+            await engine.run(system, "The key of the green door, please.", user="ada")
             stepwise = agent(tools=[look], memory={"embedder": "none", "when": "step"})
-            await engine.run(stepwise, "Look around you.")
+            await engine.run(stepwise, "Look around you.", user="ada")
         assert "under the mat" in model.requests[1].preamble.system
         assert model.requests[1].conversation.messages[0].text == "The key of the green door, please."
         assert "under the mat" not in str(model.requests[2].conversation.messages)
@@ -85,8 +87,8 @@ def test_memories_are_recalled_for_a_steered_message_too(tmp_path: Path) -> None
     async def scenario() -> None:
         async with opened(tmp_path, FunctionModel(answer)) as engine:
             hero = agent(**BY_WORDS)
-            await engine.run(hero, "When does the harbour open?")
-            run_id = await engine.submit(hero, "Say something nice.")
+            await engine.run(hero, "When does the harbour open?", user="ada")
+            run_id = await engine.submit(hero, "Say something nice.", user="ada")
             await until(engine, run_id, "llm_request")
             await engine.steer(run_id, "And when did the harbour open again?", mode="interrupt")
             await engine.wait(run_id)
@@ -102,9 +104,9 @@ def test_a_repeated_fact_is_remembered_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(**BY_WORDS)
-            results = [await engine.run(hero, "When does it open?") for _ in range(3)]
+            results = [await engine.run(hero, "When does it open?", user="ada") for _ in range(3)]
             saved = [of(e.MemorySaved, await journal(engine, result.run_id))[0] for result in results]
-            listed = await engine.run(hero, "/memory")
+            listed = await engine.run(hero, "/memory", user="ada")
         assert saved[0].repeats is None
         assert [each.repeats for each in saved[1:]] == [saved[0].memory_id] * 2
         assert listed.text.count("When does it open?") == 1
@@ -122,8 +124,8 @@ def test_memory_can_be_disabled(tmp_path: Path, memory: dict[str, Any], message:
     async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(memory=memory | {"embedder": "none"})
-            await engine.run(hero, message)
-            result = await engine.run(hero, message)
+            await engine.run(hero, message, user="ada")
+            result = await engine.run(hero, message, user="ada")
             types = [event.type for event in await journal(engine, result.run_id)]
         assert "memory_recalled" not in types
         assert ("memory_saved" in types) == memory.get("remember", True)
@@ -146,8 +148,8 @@ def test_tools_save_search_and_note_without_secrets(tmp_path: Path) -> None:
             store.put("TOKEN", CANARY, (SecretGrant("other"),))
         async with opened(tmp_path, model) as engine:
             hero = agent(tools=["memory_*", "journal_write"], memory={"embedder": "none", "remember": False})
-            result = await engine.run(hero, "go")
-            await engine.run(hero, "How was the day at the office?")
+            result = await engine.run(hero, "go", user="ada")
+            await engine.run(hero, "How was the day at the office?", user="ada")
             events = await journal(engine, result.run_id)
         assert not any(CANARY in event.raw.decode() for event in events)
         assert CANARY.encode() not in (tmp_path / "t.db").read_bytes()

@@ -119,5 +119,6 @@ def test_all_named_statements_exist_and_are_used() -> None:
     ours = Path(storing.__file__).with_name("memory.sql").read_text()
     names = [line.removeprefix("-- name: ") for line in ours.splitlines() if line.startswith("-- name: ")]
     assert all(name in SQL for name in names)
-    used = [f'"{name}"' in source or f'"{name.removesuffix("_of_owner")}"' in source for name in names]
+    general = [name.removesuffix("_of_owner").removesuffix("_of_workspace") for name in names]
+    used = [f'"{name}"' in source or f'"{each}"' in source for name, each in zip(names, general, strict=True)]
     assert [name for name, is_used in zip(names, used, strict=True) if not is_used] == []

@@ -118,7 +118,7 @@ def test_an_interactive_run_stays_in_one_session(shell: Shell, tmp_path: Path) -
             await terminal.shows(">")
             terminal.types(CTRL_D)
             assert await terminal.ends() == 0
-        assert len((await shell("sessions", "list", "--json")).json) == 1
+        assert len((await shell("sessions", "list", "--all", "--json")).json) == 1
         assert len(server.requests[1].json["messages"]) > len(server.requests[0].json["messages"])
         piped = await shell("run", "-i")
         assert (piped.code, "needs a terminal" in piped.complaint) == (2, True)

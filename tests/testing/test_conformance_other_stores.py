@@ -10,10 +10,19 @@ import pytest
 from tests.patience import HANG_SECONDS
 from tests.testing.harnesses import KeptOnFile
 from tests.testing.test_conformance import named
-from treadle.testing.conformance import access, automation, deletion, memories, memory_events, owners, titles
+from treadle.testing.conformance import (
+    access,
+    automation,
+    deletion,
+    memories,
+    memory_events,
+    owners,
+    titles,
+    workspaces,
+)
 from treadle.testing.conformance.store_harness import FullStoreCheck
 
-PARTS = (memories, memory_events, owners, access, automation, deletion, titles)
+PARTS = (memories, memory_events, owners, access, automation, deletion, titles, workspaces)
 KEPT_CHECKS = tuple(check for part in PARTS for check in part.CHECKS)
 
 

@@ -62,6 +62,10 @@ IMAGE_TYPES = {
 }
 
 
+NO_MEMORY = MemorySettings(recall=0, remember=False)
+"""The memory of an agent of a program that does not turn it on: a program may serve several people."""
+
+
 class AgentOptions(TypedDict, total=False):
     """The fields of an agent file, besides `name` and `output`: docs/reference/settings.md."""
 
@@ -84,6 +88,7 @@ class AgentOptions(TypedDict, total=False):
     sandbox: SandboxPolicy | Mapping[str, Any] | SandboxMode
     workspace: str | Path | None
     memory: MemorySettings | Mapping[str, Any] | None
+    """Off by default. `{}` turns it on, for calls that name their `user`."""
     compaction: Compaction | Mapping[str, Any] | None
     quality: Quality | Mapping[str, Any] | None
     errors: Errors | Mapping[str, Any] | None
@@ -121,6 +126,7 @@ class Agent(Generic[Output]):
         fields |= {"name": name, "tools": list_tool_names(tools), "output": make_output_schema(output)}
         if (workspace := options.get("workspace")) is not None:
             fields["workspace"] = str(workspace)
+        fields.setdefault("memory", NO_MEMORY)
         self.spec = _make_spec(fields)
 
 
@@ -208,7 +214,8 @@ class RunOptions(TypedDict):
     """The ended run that this one continues, in the session of that run."""
     user: NotRequired[str | None]
     """The user whom the run is for. The user owns a new session, and recalls only their own memories. Sessions of
-    other users are not visible. By default the local user, or the owner of the session."""
+    other users are not visible. Without it the local user, or the owner of the session, and nothing is remembered
+    or recalled."""
 
 
 class ForkOptions(TypedDict):
@@ -357,6 +364,7 @@ def make_submission(spec: AgentSpec, message: str, options: RunOptions) -> Submi
         options.get("key"),
         asker=options.get("asker"),
         user=user_id or LOCAL_USER,
+        anonymous=user_id is None,
         only_own=user_id is not None,
         has_own_model=options.get("model") is not None,
         after_current=options.get("after_current", False),

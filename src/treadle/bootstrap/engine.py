@@ -18,6 +18,7 @@ from treadle.bootstrap.memory import make_memories
 from treadle.bootstrap.plugins import make_agent_hooks
 from treadle.bootstrap.stores import MonitoredDispatcher, Stores
 from treadle.bootstrap.system import HomeSkills, HomeSystem
+from treadle.bootstrap.workspaces import make_workspace_identifier
 from treadle.config.agent_registry import EngineAgents, HomeAgents
 from treadle.config.database_url import list_database_files
 from treadle.config.shared_settings import describe_settings
@@ -41,6 +42,7 @@ from treadle.ports.clock import Clock
 from treadle.ports.model import ModelRequest
 from treadle.system.clock import make_worker_name
 from treadle.system.process_privacy import forbid_dumps
+from treadle.system.workspace_identity import identify_workspace
 from treadle.vault.secret_files import SecretFiles
 
 TOOL_TIMEOUT_VARIABLE = "TREADLE_TOOL_TIMEOUT_SECS"
@@ -126,6 +128,7 @@ class EngineParts:
                 stores.books,
                 config.credits_per_dollar,
                 stores.results,
+                identify=make_workspace_identifier(config.home),
             )
             work = partial(advance, deps=deps)
             await dispatcher.start(work if config.telemetry is None else config.telemetry.around(work))
@@ -188,6 +191,7 @@ async def _make_deps(
         vault=config.vault,
         agent_context=config.agent_context,
         workspace=config.home.workspace,
+        identify_workspace=identify_workspace,
         hidden=(config.home.path, *list_database_files(database)),
         find_answer_error=config.answer_types.find_error,
         tool_deps=config.tool_deps,

@@ -37,6 +37,7 @@ from treadle.domain.models import UNKNOWN_WINDOW
 from treadle.domain.runs import Metrics, OutcomeKind, Status, Usage
 from treadle.domain.tools import ToolSpec
 from treadle.domain.users import LOCAL_USER, UserId
+from treadle.domain.workspaces import NO_WORKSPACE, WorkspaceId
 from treadle.ports.accounts import Ceilings
 from treadle.ports.journal import SessionFacts
 
@@ -129,9 +130,33 @@ class RunState:
         return LOCAL_USER if self.tree.queued is None else self.tree.queued.user
 
     @property
+    def workspace(self) -> WorkspaceId:
+        """The workspace of the run."""
+        queued = self.tree.queued
+        return NO_WORKSPACE if queued is None or queued.workspace is None else queued.workspace.id
+
+    @property
+    def recalls_by_workspace(self) -> bool:
+        """Whether recall is limited to the workspace of the run."""
+        if (scope := self.agent.memory.scope) is not None:
+            return scope == "workspace"
+        return self.command is not None or any("workspace" in tool.needs for tool in self.tools.values())
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether no one knows whose words these are, so that nothing is recalled or saved."""
+        return self.tree.queued is not None and self.tree.queued.anonymous
+
+    @property
     def memories(self) -> MemoryScope:
-        """The memories that the run may recall: its owner's, or all of the agent's if the agent shares them."""
-        return MemoryScope(self.origin.agent_id, None if self.agent.memory.shared else self.owner)
+        """The memories that the run may recall: its owner's, or all of the agent's if the agent shares them; of its
+        workspace, or of all workspaces."""
+        settings = self.agent.memory
+        return MemoryScope(
+            self.origin.agent_id,
+            None if settings.shared else self.owner,
+            self.workspace if self.recalls_by_workspace else None,
+        )
 
     @property
     def root(self) -> RunId:

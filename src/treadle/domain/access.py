@@ -4,10 +4,12 @@ from collections.abc import Collection
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from treadle.domain.errors import UsageError
 from treadle.domain.ids import TokenId
 from treadle.domain.quotas import Quotas
-from treadle.domain.users import LOCAL_USER, UserId
+from treadle.domain.users import LOCAL_USER, UserId, is_client_user, make_client_user
 
 Scope = Literal["read", "run", "approve", "admin"]
 SCOPES: tuple[Scope, ...] = ("read", "run", "approve", "admin")
@@ -35,6 +37,29 @@ class Principal(Struct, frozen=True):
     user: UserId = LOCAL_USER
     """The owner of everything that it creates."""
     visibility: Visibility = "all"
+    multi_user: bool = False
+    """It serves several people, and acts for the one that a request names."""
+    served: str | None = None
+    """The name of the user whom it serves now, as the request gave it."""
+
+    def for_user(self, name: str | None) -> "Principal":
+        """Return the client on behalf of a user whom it serves; itself without a name. A client that serves several
+        people sees nothing of the others then."""
+        if name is None or name == self.served:
+            return self
+        if self.served is not None:
+            raise UsageError("The request names two users, in its header and in its body. Name one.")
+        visibility: Visibility = "own" if self.multi_user else self.visibility
+        return replace(self, user=make_client_user(self.user, name), visibility=visibility, served=name)
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether it serves several people and no one of them is named."""
+        return self.multi_user and self.served is None
+
+    def owns(self, owner: UserId) -> bool:
+        """Return whether something belongs to its user, or to a user whom it serves."""
+        return owner == self.user or is_client_user(owner, self.user)
 
     @property
     def only_owner(self) -> UserId | None:
@@ -43,7 +68,7 @@ class Principal(Struct, frozen=True):
 
     def sees_owner(self, owner: UserId) -> bool:
         """Return whether it can see what belongs to this user."""
-        return self.visibility == "all" or owner == self.user
+        return self.visibility == "all" or self.owns(owner)
 
     def may(self, scope: Scope) -> bool:
         """Return whether it has the scope. An administrator has every scope."""

@@ -162,6 +162,9 @@ class MemorySettings(Struct, frozen=True, omit_defaults=True):
     shared: bool = False
     """Recall the memories of all users of the agent, not only those of the owner of the run. Each memory keeps its
     owner."""
+    scope: Literal["workspace", "agent"] | None = None
+    """How far recall reaches: `workspace`, the memories of the workspace of the run, or `agent`, those of all
+    workspaces. Null: `workspace` for an agent with tools that work in a folder, otherwise `agent`."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.recall <= 50:

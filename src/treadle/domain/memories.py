@@ -7,6 +7,7 @@ from msgspec import Struct
 from treadle.domain.excerpts import Excerpt
 from treadle.domain.ids import AgentId, Instant, RunId, SessionId
 from treadle.domain.users import LOCAL_USER, UserId
+from treadle.domain.workspaces import NO_WORKSPACE, WorkspaceId
 
 MemoryId = str
 """`mem_…`."""
@@ -35,6 +36,8 @@ class Memory(Struct, frozen=True, omit_defaults=True):
     owner: UserId = LOCAL_USER
     """The user whose words it is made of. No other user of the agent recalls it, unless the agent shares
     memories."""
+    workspace: WorkspaceId = NO_WORKSPACE
+    """The workspace of the run that saved it. Empty: none, so only agents with `memory.scope: agent` recall it."""
 
 
 class ShownMemory(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -48,8 +51,15 @@ class ShownMemory(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class MemoryScope(Struct, frozen=True):
-    """A part of an agent's memories: of one owner, or of all."""
+    """A part of an agent's memories: of one owner or of all, in one workspace or in all."""
 
     agent_id: AgentId
     owner: UserId | None
     """None for all, for an agent that shares its memories (`memory.shared`) and for an administrator."""
+    workspace: WorkspaceId | None = None
+    """None for all (`memory.scope`)."""
+
+    @property
+    def indexed(self) -> "MemoryScope":
+        """The scope whose vectors are indexed together: that of all workspaces."""
+        return self if self.workspace is None else MemoryScope(self.agent_id, self.owner)

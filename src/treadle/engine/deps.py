@@ -11,6 +11,7 @@ from msgspec import Struct
 from treadle.domain.agents import AgentSpec
 from treadle.domain.events import EventData
 from treadle.domain.mcp_servers import McpSettings
+from treadle.domain.workspaces import WorkspaceId
 from treadle.engine.event_hub import EventHub
 from treadle.engine.isolation import Isolation, NoIsolation
 from treadle.engine.null_ports import (
@@ -71,6 +72,8 @@ class EngineDeps:
     agents: Agents = field(default_factory=NoAgents)
     workspace: Callable[[AgentSpec], Path] = lambda agent: Path(agent.workspace or ".")
     """Returns the folder in which an agent's tools work, after making sure that it exists."""
+    identify_workspace: Callable[[str], WorkspaceId] = str
+    """Returns the workspace that a folder is part of."""
     hidden: tuple[Path, ...] = ()
     """Folders that no tool may read or change."""
     find_answer_error: Callable[[Mapping[str, Any], str], str | None] = lambda schema, answer: None

@@ -19,7 +19,7 @@ async def recall_memories(state: RunState, deps: EngineDeps) -> tuple[EventData,
     """Return the memories that fit the new messages, as events that go with the request."""
     settings = state.agent.memory
     query = _make_query(state)
-    if not settings.recall or not query:
+    if not settings.recall or not query or state.is_anonymous:
         return ()
     origin, seen = state.origin, state.transcript.recalled
     exclusion = RecallExclusion(session=origin.session_id, since=state.segment_at)
@@ -52,7 +52,7 @@ def _make_query(state: RunState) -> str:
 
 async def save_interaction(outcome: Outcome, state: RunState, deps: EngineDeps) -> tuple[EventData, ...]:
     """Return the memory of a run that ended with an answer."""
-    if not state.agent.memory.remember or outcome.kind != "completed" or state.command is not None:
+    if not _remembers(state) or outcome.kind != "completed" or state.command is not None:
         return ()
     text = summarise_interaction(state.submitted_text, outcome.text)
     return () if not text else (await _make_memory(text, "run", state, deps),)
@@ -60,12 +60,16 @@ async def save_interaction(outcome: Outcome, state: RunState, deps: EngineDeps) 
 
 async def save_before_compaction(texts: Sequence[str], run: OwnedRun, deps: EngineDeps) -> tuple[EventData, ...]:
     """Return memories of what a compaction is about to remove, if the agent saves memories."""
-    if not run.state.agent.memory.remember:
+    if not _remembers(run.state):
         return ()
     saved = [await _make_memory(text, "compaction", run.state, deps) for text in texts]
     return (*saved, MemoryFlushed(tuple([event.memory_id for event in saved])))
 
 
+def _remembers(state: RunState) -> bool:
+    return state.agent.memory.remember and not state.is_anonymous
+
+
 async def _make_memory(text: str, source: MemorySource, state: RunState, deps: EngineDeps) -> MemorySaved:
-    duplicate = await deps.memories.find_duplicate(state.origin.agent_id, state.owner, text)
+    duplicate = await deps.memories.find_duplicate(state.origin.agent_id, state.owner, text, state.workspace)
     return MemorySaved(deps.ids("mem"), text, source, repeats=duplicate)

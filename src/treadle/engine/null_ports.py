@@ -10,6 +10,7 @@ from treadle.domain.ids import AgentId, ApprovalId, RunId, SessionId
 from treadle.domain.memories import Memory, MemoryId, MemoryScope
 from treadle.domain.tools import ToolSpec
 from treadle.domain.users import UserId
+from treadle.domain.workspaces import NO_WORKSPACE, WorkspaceId
 from treadle.ports.approvals import ApprovalRecord, Grant
 from treadle.ports.journal import RunRecord
 from treadle.ports.memory import NO_EXCLUSION, Recall, RecallExclusion
@@ -75,7 +76,7 @@ class NoApprovals:
     async def list_pending(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
         return ()
 
-    async def grants(self, session_id: SessionId) -> Sequence[Grant]:
+    async def grants(self, run_id: RunId) -> Sequence[Grant]:
         return ()
 
 
@@ -97,7 +98,9 @@ class NoMemories:
     ) -> Recall:
         return Recall()
 
-    async def find_duplicate(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
+    async def find_duplicate(
+        self, agent_id: AgentId, owner: UserId, text: str, workspace: WorkspaceId = NO_WORKSPACE
+    ) -> MemoryId | None:
         return None
 
     async def latest(self, scope: MemoryScope, limit: int) -> Sequence[Memory]:
@@ -140,6 +143,7 @@ class NoSessions:
         owner: UserId | None = None,
         *,
         children: bool = True,
+        workspace: WorkspaceId | None = None,
     ) -> Sequence[SessionRecord]:
         return ()
 

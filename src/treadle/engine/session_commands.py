@@ -135,6 +135,8 @@ async def _load_before(
 
 async def _list_memories(text: str, run: OwnedRun, deps: EngineDeps) -> CommandObeyed:
     """Return the answer with the agent's memories, one per line."""
+    if run.state.is_anonymous:
+        return CommandObeyed("Memory is off: the message did not name its user.")
     scope = run.state.memories
     if text:
         recall = await deps.memories.recall(scope, text, MAX_LISTED_MEMORIES, run.state.agent.memory.embedder)

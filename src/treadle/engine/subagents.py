@@ -42,6 +42,7 @@ from treadle.domain.ids import RunId, SessionId
 from treadle.domain.lineage import Lineage, Order, Role
 from treadle.domain.messages import Message, make_sendable, user
 from treadle.domain.runs import Outcome
+from treadle.domain.workspaces import Workspace
 from treadle.engine.deps import EngineDeps
 from treadle.engine.model_resolution import may_use_tool
 from treadle.engine.owned_run import ChildMessage, NewChild, OwnedRun
@@ -194,7 +195,9 @@ async def _make_child(
         withheld,
         end,
     )
-    events = (_make_queued(agent, state, lineage), UserMessage(child.message))
+    folder = agent.workspace or workspace
+    place = Workspace(deps.identify_workspace(folder), folder)
+    events = (_make_queued(agent, state, lineage, place), UserMessage(child.message))
     return event, NewChild(origin, events)
 
 
@@ -216,7 +219,7 @@ def _real_path(path: str) -> str:
     return os.path.realpath(os.path.expanduser(path))
 
 
-def _make_queued(agent: AgentSpec, parent: RunState, lineage: Lineage) -> RunQueued:
+def _make_queued(agent: AgentSpec, parent: RunState, lineage: Lineage, workspace: Workspace) -> RunQueued:
     above = parent.tree.queued
     assert above is not None, "a run that has started has its run_queued"
     return RunQueued(
@@ -227,6 +230,8 @@ def _make_queued(agent: AgentSpec, parent: RunState, lineage: Lineage) -> RunQue
         credits_per_dollar=above.credits_per_dollar,
         lineage=lineage,
         owner=above.owner,
+        workspace=workspace,
+        anonymous=above.anonymous,
     )
 
 

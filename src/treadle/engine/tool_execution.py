@@ -59,6 +59,9 @@ async def _run_together(work: Sequence[Coroutine[Any, Any, None]]) -> None:
         await asyncio.wait(tasks)
 
 
+ANONYMOUS = "memory is off: the program that sent the message did not name its user. Continue without memory."
+
+
 class RunningCall:
     """One call in progress."""
 
@@ -142,6 +145,8 @@ class RunningCall:
         needs = self.item.tool.spec.needs
         if not needs:
             return context
+        if "memory" in needs and self._run.state.is_anonymous:
+            raise ToolError(ANONYMOUS)
         return msgspec.structs.replace(
             context,
             workspace=self._workspace() if "workspace" in needs else context.workspace,

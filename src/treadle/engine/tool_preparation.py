@@ -293,7 +293,7 @@ async def _check_permission(
     """Return if the call may run now. Raise CallRefused with a denial or with the request for an approval."""
     ruling = rule_on_call(run.state, tool.spec, subjects)
     if ruling.verdict == "ask":
-        ruling = rule_on_call(run.state, tool.spec, subjects, await deps.approvals.grants(run.origin.session_id))
+        ruling = rule_on_call(run.state, tool.spec, subjects, await deps.approvals.grants(run.origin.run_id))
     match ruling.verdict:
         case "auto":
             return

@@ -11,6 +11,7 @@ from treadle.domain.ids import AgentId, Instant
 from treadle.domain.memories import Memory, MemoryId, MemoryScope
 from treadle.domain.text import normalise_text
 from treadle.domain.users import UserId
+from treadle.domain.workspaces import NO_WORKSPACE, WorkspaceId
 from treadle.memory.embedders import Embedders
 from treadle.memory.embedding_call import LoadableEmbedder, embed_checked
 from treadle.memory.indexer import IndexedMemories, Indexer, Pause
@@ -107,7 +108,7 @@ class HybridMemories:
         """Index new memories soon. `embedder` is the agent's setting."""
         embedder_in_use, _ = self._find(embedder)  # recall reports the problem
         if embedder_in_use is not None:
-            self.indexer.wake(scope, embedder_in_use)
+            self.indexer.wake(scope.indexed, embedder_in_use)
 
     async def recall(
         self, scope: MemoryScope, text: str, limit: int, embedder: str, without: RecallExclusion = NO_EXCLUSION
@@ -131,11 +132,13 @@ class HybridMemories:
                 degraded = self._start_cooldown(name, str(error) or type(error).__name__)
         return await self._store.read(lambda view: _recall_by_words(view, request, degraded))
 
-    async def find_duplicate(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
-        return await self._store.read(lambda view: view.find_same(agent_id, owner, text))
+    async def find_duplicate(
+        self, agent_id: AgentId, owner: UserId, text: str, workspace: WorkspaceId = NO_WORKSPACE
+    ) -> MemoryId | None:
+        return await self._store.read(lambda view: view.find_same(agent_id, owner, text, workspace))
 
     async def latest(self, scope: MemoryScope, limit: int) -> Sequence[Memory]:
-        return await self._store.list(scope.agent_id, limit=limit, owner=scope.owner)
+        return await self._store.list(scope.agent_id, None, limit, scope.owner, scope.workspace)
 
     # ── Vectors ──
 
@@ -161,16 +164,17 @@ class HybridMemories:
     ) -> Recall | None:
         """Compare the text with all memories that have a vector, and with the few latest without one. Return None
         if there is nothing to compare yet, or no loaded embedder."""
-        key = (request.scope, embedder_in_use.name)
+        indexed = request.scope.indexed
+        key = (indexed, embedder_in_use.name)
         if len(start.pending) > MAX_EMBEDDED_WITH_QUERY:
-            self.indexer.wake(request.scope, embedder_in_use)
+            self.indexer.wake(indexed, embedder_in_use)
         few = (
             start.pending if len(start.pending) <= MAX_EMBEDDED_WITH_QUERY and key not in self._in_progress else ()
         )
         if start.overview.dimensions is None and not few:
             return None
         if not await self._is_loaded(embedder_in_use):
-            self.indexer.wake(request.scope, embedder_in_use)
+            self.indexer.wake(indexed, embedder_in_use)
             return None
         if not few:
             return await self._compare(request, start, embedder_in_use, ())
@@ -183,7 +187,7 @@ class HybridMemories:
     async def _compare(
         self, request: _RecallRequest, start: _RecallStart, embedder_in_use: Embedder, few: Sequence[Pending]
     ) -> Recall | None:
-        scope, overview = request.scope, start.overview
+        scope, overview = request.scope.indexed, start.overview
         try:
             vector, *others = await embed_checked(
                 embedder_in_use, [request.text, *[item.memory.text for item in few]]
@@ -234,7 +238,7 @@ def _start_recall(
         return _RecallStart(overview, question, is_enough=True)
     pending: Sequence[Pending] = ()
     if embedder is not None and overview.is_behind:
-        pending = view.list_unembedded(request.scope, embedder, dimensions, MAX_EMBEDDED_WITH_QUERY + 1)
+        pending = view.list_unembedded(request.scope.indexed, embedder, dimensions, MAX_EMBEDDED_WITH_QUERY + 1)
     return _RecallStart(overview, question, pending)
 
 
@@ -259,7 +263,7 @@ def _recall_by_vectors(
     near = [
         MemoryHit(item.memory, item.line, _cosine(compared.vector, vector))
         for item, vector in zip(compared.few, compared.vectors, strict=True)
-        if _is_included(item.memory, without)
+        if _is_included(item.memory, scope, without)
     ]
     if start.overview.dimensions is not None:
         near += view.find_nearest(scope, embedder, compared.vector, _widen_limit(request, MAX_NEAREST), without)
@@ -272,8 +276,9 @@ def _recall_by_vectors(
 
 
 def _drop_duplicates(hits: Sequence[MemoryHit], scope: MemoryScope) -> list[MemoryHit]:
-    """Return the best of each group of equal texts from several owners. One owner never has a fact twice."""
-    if scope.owner is not None:
+    """Return the best of each group of equal texts from several owners or workspaces. One owner never has a fact
+    twice in a workspace."""
+    if scope.owner is not None and scope.workspace is not None:
         return list(hits)
     best_by_text: dict[str, MemoryHit] = {}
     for hit in sorted(hits, key=lambda hit: hit.likeness or 0.0, reverse=True):
@@ -286,8 +291,8 @@ def _widen_limit(request: _RecallRequest, default: int) -> int:
     return max(default, 2 * request.limit)
 
 
-def _is_included(memory: Memory, without: RecallExclusion) -> bool:
-    if memory.memory_id in without.ids:
+def _is_included(memory: Memory, scope: MemoryScope, without: RecallExclusion) -> bool:
+    if memory.memory_id in without.ids or scope.workspace not in (None, memory.workspace):
         return False
     return without.session is None or memory.session_id != without.session or memory.created_at < without.since
 

@@ -165,6 +165,10 @@ class Context:
     def for_caller(self, principal: Principal, key: str | None) -> "Context":
         return replace(self, principal=principal, key=key)
 
+    def for_user(self, name: str | None) -> "Context":
+        """Return the context on behalf of a user whom the caller serves; itself without a name."""
+        return self if name is None else replace(self, principal=self.principal.for_user(name))
+
     @property
     def asker(self) -> Asker | None:
         """Where the caller can be asked about a run that it starts: through the API, if it may answer."""
@@ -187,7 +191,15 @@ class Context:
     async def readable_run(self, run_id: str) -> "RunRecord":
         """Return a run whose content the caller may read: with the scope read, or as the owner of the run."""
         record = await self.visible_run(run_id)
-        if not self.principal.may("read") and record.owner != self.principal.user:
+        if not self.principal.may("read") and not self.principal.owns(record.owner):
+            raise unknown_run(run_id)
+        return record
+
+    async def addressed_run(self, run_id: str) -> "RunRecord":
+        """Return a run that the caller may send words to, or whose words it may use again. A client that serves
+        several people must name the one whose run it is."""
+        record = await self.visible_run(run_id)
+        if self.principal.is_anonymous and record.owner != self.principal.user:
             raise unknown_run(run_id)
         return record
 
@@ -206,7 +218,7 @@ class Context:
     async def readable_session(self, session_id: str) -> "SessionRecord":
         """Return a session whose content the caller may read: with the scope read, or as its owner."""
         record = await self.visible_session(session_id)
-        if not self.principal.may("read") and record.owner != self.principal.user:
+        if not self.principal.may("read") and not self.principal.owns(record.owner):
             raise unknown_session(session_id)
         return record
 
@@ -219,10 +231,11 @@ class Context:
         """Return the id of a session to continue or to start. Raise UnknownSession if it has runs of an agent that
         the caller may not see.
 
-        A token that is limited to its own user, or that may not read, continues only sessions of that user. A token
-        that is limited to its own user cannot name a new session, because it would learn which ids are taken."""
+        A token that is limited to its own user, that may not read, or that serves several people and names none of
+        them, continues only sessions of its user. A token that is limited to its own user cannot name a new
+        session, because it would learn which ids are taken."""
         principal, requested = self.principal, SessionId(session_id)
-        if principal.only_owner is not None or not principal.may("read"):
+        if principal.only_owner is not None or not principal.may("read") or principal.is_anonymous:
             known = await self.sessions.basics(requested)
             is_free = known is None and principal.only_owner is None
             if (known is None or known.owner != principal.user) and not is_free:

@@ -23,6 +23,7 @@ from treadle.operations.event_factory import DraftFactory
 from treadle.operations.prompts import find_request
 from treadle.operations.schemas import Ticket
 from treadle.operations.submissions import Admission, Submission, redact_message
+from treadle.operations.workspaces import WorkspaceIdentifier
 from treadle.ports.clock import Ids
 from treadle.ports.journal import Journal, Runs
 from treadle.ports.vault import Vault
@@ -59,6 +60,7 @@ class ForkService:
         ids: Ids,
         agent_id: Callable[[str], Awaitable[AgentId]],
         credits_per_dollar: float,
+        identify: WorkspaceIdentifier,
     ) -> None:
         self._journal = journal
         self._runs = runs
@@ -68,6 +70,7 @@ class ForkService:
         self._ids = ids
         self._agent_id = agent_id
         self._credits_per_dollar = credits_per_dollar
+        self._identify = identify
 
     async def fork(self, fork: Fork) -> Ticket:
         """Queue the new run in a session of its own. The old run is only read.
@@ -89,6 +92,8 @@ class ForkService:
             instructions=point.queued.instructions,
             lineage=None if above is None else detach_lineage(above, run_id),
             owner=point.queued.owner,
+            workspace=self._identify(start.agent),
+            anonymous=point.queued.anonymous,
         )
         messages = ()
         if start.message is not None:

@@ -1,19 +1,22 @@
 """Memories: what agents remember."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from treadle.domain.errors import UnknownAgent, UsageError
 from treadle.domain.memories import Memory, MemoryId, MemoryKind
 from treadle.domain.users import LOCAL_USER, MAX_USER_CHARACTERS, UserId
+from treadle.domain.workspaces import NO_WORKSPACE, WorkspaceId
 from treadle.operations.context import Context
 from treadle.operations.memory_lines import MAX_CHARACTERS, Imported, MemoryLine, line
 from treadle.operations.operation import Operation
 from treadle.operations.refusal import Refusal
-from treadle.operations.schemas import AgentName, Limit, Page
-from treadle.ports.memory import Assigned
+from treadle.operations.schemas import AgentName, Limit, Page, WorkspaceName
+from treadle.ports.memory import Assigned, Assignment
 
 OLDEST = datetime.min.replace(tzinfo=UTC)
 UserName = Annotated[str, Meta(min_length=1, max_length=MAX_USER_CHARACTERS)]
@@ -38,6 +41,7 @@ class ListMemories(Struct, frozen=True, forbid_unknown_fields=True):
         ]
         | None
     ) = None
+    workspace: WorkspaceName | None = None
 
 
 class AddMemory(Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,17 +51,24 @@ class AddMemory(Struct, frozen=True, forbid_unknown_fields=True):
     pinned: bool = False
     user: UserName | None = None
     """Its owner; null: the token's user. Another can be named with the scope admin."""
+    workspace: WorkspaceName | None = None
+    """Its workspace; null: that of the agent. Another can be named with the scope admin."""
 
 
 class AssignMemories(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which memories are given to which user: those that match everything that is not null."""
+    """Which memories are given to which user or workspace: those that match everything else that is not null."""
 
-    user: UserName
-    """Who owns them from now on."""
+    user: UserName | None = None
+    """Who owns them from now on; null: each keeps its owner."""
     memory_ids: Annotated[tuple[str, ...], Meta(min_length=1, max_length=10_000)] | None = None
     agent: AgentName | None = None
     from_user: UserName | None = None
     """Who owns them now."""
+    workspace: WorkspaceName | None = None
+    """Their workspace from now on; null: each keeps its workspace. Without ids and `from_workspace`, only memories
+    without a workspace get one."""
+    from_workspace: WorkspaceName | None = None
+    """Their workspace now."""
 
 
 class Pinned(Struct, frozen=True):
@@ -83,6 +94,7 @@ class SaveMemory(Struct, frozen=True, forbid_unknown_fields=True):
     kind: MemoryKind = "long_term"
     pinned: bool = False
     user: UserId = LOCAL_USER
+    workspace: WorkspaceId = NO_WORKSPACE
 
 
 class ForgetMemories(Struct, frozen=True, forbid_unknown_fields=True):
@@ -198,14 +210,21 @@ async def list_memories(context: Context, request: ListMemories) -> Page[MemoryL
     if request.query is not None:
         if agent is None:
             raise UsageError("A search needs an agent: add ?agent=NAME.")
-        recall = await memory.search(agent, request.query, request.limit, "auto", owner)
-        return Page(tuple(line(found.memory, agent) for found in recall.found))
+        recall = await memory.search(agent, request.query, request.limit, "auto", owner, request.workspace)
+        return _make_page(context, [line(found.memory, agent) for found in recall.found])
+    wanted = (request.kind, request.limit, owner, request.workspace)
     if agent is None and principal.agents is not None:
-        names, kind, limit = principal.agents, request.kind, request.limit
-        found = [item for name in names for item in await memory.list(name, kind, limit, owner)]
+        found = [item for name in principal.agents for item in await memory.list(name, *wanted)]
         found.sort(key=lambda item: item.created_at or OLDEST, reverse=True)
-        return Page(tuple(found[:limit]))
-    return Page(tuple(await memory.list(agent, request.kind, request.limit, owner)))
+        return _make_page(context, found[: request.limit])
+    return _make_page(context, await memory.list(agent, *wanted))
+
+
+def _make_page(context: Context, lines: Sequence[MemoryLine]) -> Page[MemoryLine]:
+    """Return memories as the caller may see them: only an administrator sees folders of the machine."""
+    if context.principal.may("admin"):
+        return Page(tuple(lines))
+    return Page(tuple([replace(each, workspace=NO_WORKSPACE) for each in lines]))
 
 
 @ADD.handler
@@ -218,17 +237,27 @@ async def add_memory(context: Context, request: AddMemory) -> SavedMemory:
             403, "Forbidden", "Pinning a memory needs a token with the scope `admin`. Leave `pinned` out."
         )
     owner = _owner(context, request.user)
-    saved = await context.memory.add(request.agent, request.text, request.kind, request.pinned, owner)
+    if request.workspace is not None and not context.principal.may("admin"):
+        raise Refusal(403, "Forbidden", "Naming a workspace needs a token with the scope `admin`. Leave it out.")
+    workspace = request.workspace or context.service.identify(context.agents.find(request.agent)).id
+    saved = await context.memory.add(request.agent, request.text, request.kind, request.pinned, owner, workspace)
     return SavedMemory(None if saved is None else saved.memory_id)
 
 
 @ASSIGN.handler
 async def assign_memories(context: Context, request: AssignMemories) -> Assigned:
-    """Give memories to another user.
+    """Give memories to another user or workspace.
 
-    Those that match everything that is named. A fact that the user already has with that agent is merged with
-    it."""
-    return await context.memory.assign(request.user, request.memory_ids, request.agent, request.from_user)
+    Those that match everything else that is named. A fact that the user already has with that agent there is merged
+    with it."""
+    wanted = Assignment(
+        owner=request.user,
+        memory_ids=request.memory_ids,
+        before=request.from_user,
+        workspace=request.workspace,
+        before_workspace=request.from_workspace,
+    )
+    return await context.memory.assign(wanted, request.agent)
 
 
 @PIN.handler
@@ -249,7 +278,9 @@ async def forget_memory(context: Context, request: OneMemory) -> None:
 @SAVE.handler
 async def save_memory(context: Context, request: SaveMemory) -> list[Memory]:
     """Add a memory for any agent and user; the list is empty where the agent remembered it already."""
-    kept = await context.memory.add(request.agent, request.text, request.kind, request.pinned, request.user)
+    kept = await context.memory.add(
+        request.agent, request.text, request.kind, request.pinned, request.user, request.workspace
+    )
     return [] if kept is None else [kept]
 
 

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from treadle.domain.memories import Memory, MemoryKind, MemorySource
 from treadle.domain.users import LOCAL_USER, UserId
+from treadle.domain.workspaces import NO_WORKSPACE, WorkspaceId
 from treadle.operations.schemas import maybe
 
 MAX_CHARACTERS = 8000
@@ -27,6 +28,8 @@ class MemoryLine(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     run_id: str | None = None
     owner: UserId = LOCAL_USER
     """The user who said what it is made of."""
+    workspace: WorkspaceId = NO_WORKSPACE
+    """The workspace that it belongs to. Empty: none, or the caller is not an administrator."""
 
 
 class Imported(Struct, frozen=True):
@@ -49,4 +52,5 @@ def line(memory: Memory, agent: str | None) -> MemoryLine:
         memory.session_id,
         memory.run_id,
         memory.owner,
+        memory.workspace,
     )

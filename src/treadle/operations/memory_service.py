@@ -12,6 +12,7 @@ from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemoryScope
 from treadle.domain.suggestions import find_closest
 from treadle.domain.users import ACCEPTED_USER, LOCAL_USER, UserId, check_user
+from treadle.domain.workspaces import MAX_WORKSPACE_CHARACTERS, NO_WORKSPACE, WorkspaceId
 from treadle.operations.memory_lines import MAX_CHARACTERS, Imported, MemoryLine, line
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.memory import Assigned, Assignment, KnownAgents, Memories, MemoryKeeper, Recall
@@ -36,10 +37,12 @@ _ACCEPTED_OF = {
     "session_id": f"the name of a session, at most {_MAX_SESSION_CHARACTERS} characters that can be seen",
     "run_id": "run_ followed by at most 64 letters, digits, _ and -",
     "owner": ACCEPTED_USER,
+    "workspace": f"the id of a workspace, a path of at most {MAX_WORKSPACE_CHARACTERS} characters that can be seen",
 }
 _ACCEPTED = (
     'each line is a JSON object with "text" and, if you like, "agent", "kind" (long_term or journal), "pinned", '
-    '"created_at" (a date and time), "source", "used_at", "uses", "memory_id", "session_id", "run_id" and "owner"'
+    '"created_at" (a date and time), "source", "used_at", "uses", "memory_id", "session_id", "run_id", '
+    '"owner" and "workspace"'
 )
 
 
@@ -66,24 +69,33 @@ class MemoryService:
         kind: MemoryKind | None = None,
         limit: int = 50,
         user: UserId | None = None,
+        workspace: WorkspaceId | None = None,
     ) -> Sequence[MemoryLine]:
-        """Return memories, newest first, of one agent or all, and of one user or all."""
+        """Return memories, newest first, of one agent or all, of one user or all, in one workspace or all."""
         known = await self._known.agents()
         if agent is not None and agent not in known:
             return ()
         names = {agent_id: name for name, agent_id in known.items()}
-        found = await self._keeper.list(None if agent is None else known[agent], kind, limit, user)
+        found = await self._keeper.list(None if agent is None else known[agent], kind, limit, user, workspace)
         return [line(memory, names.get(memory.agent_id)) for memory in found]
 
-    async def search(self, agent: str, text: str, limit: int, embedder: str, user: UserId | None) -> Recall:
-        """Return what the agent would recall for a text in a run of this user. None: of all users, as for an agent
-        that shares its memories."""
+    async def search(
+        self,
+        agent: str,
+        text: str,
+        limit: int,
+        embedder: str,
+        user: UserId | None,
+        workspace: WorkspaceId | None = None,
+    ) -> Recall:
+        """Return what the agent would recall for a text in a run of this user in this workspace. None: of all
+        users, as for an agent that shares its memories, or of all workspaces."""
         known = await self._known.agents()
         if not text.strip():
             raise UsageError("There is nothing to search for: the text is empty.")
         if agent not in known:
             return Recall()
-        return await self._memories.recall(MemoryScope(known[agent], user), text, limit, embedder)
+        return await self._memories.recall(MemoryScope(known[agent], user, workspace), text, limit, embedder)
 
     async def add(
         self,
@@ -92,13 +104,22 @@ class MemoryService:
         kind: MemoryKind = "long_term",
         pinned: bool = False,
         user: UserId = LOCAL_USER,
+        workspace: WorkspaceId = NO_WORKSPACE,
     ) -> Memory | None:
-        """Add a memory of a user to an agent. Return None if the agent already has it."""
+        """Add a memory of a user to an agent. Return None if the agent already has it in this workspace."""
         kept = self._clean(text)
         _check_user(user)
         agent_id = await self._known.agent(agent, AgentId(self._ids("agt")))
         memory = Memory(
-            self._ids("mem"), agent_id, kind, kept, self._clock.now(), "person", pinned=pinned, owner=user
+            self._ids("mem"),
+            agent_id,
+            kind,
+            kept,
+            self._clock.now(),
+            "person",
+            pinned=pinned,
+            owner=user,
+            workspace=workspace,
         )
         return memory if await self._keeper.add([memory]) else None
 
@@ -121,26 +142,28 @@ class MemoryService:
         await self._keeper.forget([memory.memory_id for memory in found])
         return found
 
-    async def assign(
-        self,
-        user: UserId,
-        memory_ids: Sequence[MemoryId] | None = None,
-        agent: str | None = None,
-        from_user: UserId | None = None,
-    ) -> Assigned:
-        """Assign memories to a user: those that match all given ids, agent and current user.
+    async def assign(self, wanted: Assignment, agent: str | None = None) -> Assigned:
+        """Assign memories to a user or a workspace: those that match all given ids, agent, user and workspace.
 
-        If one of the ids does not exist, or nothing is given, assign none."""
-        _check_user(user)
-        if memory_ids is None and agent is None and from_user is None:
+        Without ids and without a current workspace, only memories that have no workspace get one. If one of the ids
+        does not exist, or nothing is given, assign none."""
+        if wanted.owner is not None:
+            _check_user(wanted.owner)
+        if wanted.owner is None and wanted.workspace is None:
+            raise UsageError("Name a user or a workspace to assign the memories to. Nothing was changed.")
+        if wanted.workspace is not None and wanted.memory_ids is None and wanted.before_workspace is None:
+            wanted = msgspec.structs.replace(wanted, before_workspace=NO_WORKSPACE)
+        filters = (wanted.memory_ids, agent, wanted.before, wanted.before_workspace)
+        if all(each is None for each in filters):
             raise UsageError("No memories are selected: pass their ids, an agent, or their current user.")
-        for memory_id in memory_ids or ():
+        for memory_id in wanted.memory_ids or ():
             await self.find(memory_id)
         known = await self._known.agents()
         if agent is not None and agent not in known:
             return Assigned()
-        ids = None if memory_ids is None else tuple(dict.fromkeys(memory_ids))
-        return await self._keeper.assign(Assignment(user, ids, None if agent is None else known[agent], from_user))
+        ids = None if wanted.memory_ids is None else tuple(dict.fromkeys(wanted.memory_ids))
+        agent_id = None if agent is None else known[agent]
+        return await self._keeper.assign(msgspec.structs.replace(wanted, memory_ids=ids, agent_id=agent_id))
 
     async def import_lines(
         self,
@@ -193,6 +216,7 @@ class MemoryService:
             ("memory_id", item.memory_id, r"mem_[A-Za-z0-9_-]{1,64}"),
             ("run_id", item.run_id, r"run_[A-Za-z0-9_-]{1,64}"),
             ("session_id", item.session_id, f".{{1,{_MAX_SESSION_CHARACTERS}}}"),
+            ("workspace", item.workspace, f".{{0,{MAX_WORKSPACE_CHARACTERS}}}"),
         ):
             if value is not None and not (value.isprintable() and re.fullmatch(form, value)):
                 raise _make_error(number, key, msgspec.json.encode(value).decode())
@@ -211,6 +235,7 @@ class MemoryService:
             None if item.session_id is None else SessionId(item.session_id),
             None if item.run_id is None else RunId(item.run_id),
             owner,
+            item.workspace,
         )
 
     def _clean(self, text: str, where: str = "") -> str:
@@ -281,7 +306,7 @@ def _find_agent(item: MemoryLine, number: int, known: Collection[str]) -> str:
 
 
 def _is_same(memory: Memory, other: Memory) -> bool:
-    here, there = ((each.agent_id, each.owner, each.kind, each.text) for each in (memory, other))
+    here, there = ((each.agent_id, each.owner, each.workspace, each.kind, each.text) for each in (memory, other))
     return here == there
 
 

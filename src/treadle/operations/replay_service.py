@@ -62,7 +62,7 @@ async def read_recorded_run(run_id: RunId, journal: Journal, sessions: Sessions,
         await _read_earlier_ends(events, origin.session_id, sessions, journal),
         (),
         {run: await _read_past_run(run, journal) for run in needed},
-        tuple(await approvals.grants(origin.session_id)),
+        tuple(await approvals.grants(run_id)),
     )
 
 

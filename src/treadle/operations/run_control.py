@@ -15,7 +15,7 @@ from treadle.operations.context import Context
 from treadle.operations.operation import Operation
 from treadle.operations.refusal import refuse_other_model
 from treadle.operations.runs import OneRun, RunDetail, Wait
-from treadle.operations.schemas import AgentName, Delivered, FirstSaid, Said
+from treadle.operations.schemas import AgentName, Delivered, FirstSaid, Said, ServedUser
 
 if TYPE_CHECKING:
     from treadle.domain.agents import AgentSpec
@@ -72,6 +72,7 @@ class NewRun(Struct, frozen=True, forbid_unknown_fields=True):
     resumed_from: Annotated[
         RunId | None, Meta(description="The ended run that this one continues, in the session of that run.")
     ] = None
+    user: ServedUser | None = None
 
 
 class StartRun(Struct, frozen=True, forbid_unknown_fields=True):
@@ -204,7 +205,8 @@ async def start_run(context: Context, request: StartRun) -> Accepted | RunDetail
 
     if request.run.overrides is not None or request.wait or request.run.wait:
         raise UsageError("Overrides and waiting are for the HTTP route. Start the run without them.")
-    agent, principal, run = context.visible_agent(request.name), context.principal, request.run
+    run, context = request.run, context.for_user(request.run.user)
+    agent, principal = context.visible_agent(request.name), context.principal
     session = None if run.session_id is None else await context.open_session(run.session_id)
     submission = Submission(
         agent,
@@ -215,6 +217,7 @@ async def start_run(context: Context, request: StartRun) -> Accepted | RunDetail
         token=principal.token_id,
         token_quotas=principal.quotas,
         user=principal.user,
+        anonymous=principal.is_anonymous,
         only_own=principal.only_owner is not None,
         after_current=run.after_current,
         resumed_from=await continued_run(context, run),
@@ -225,13 +228,13 @@ async def start_run(context: Context, request: StartRun) -> Accepted | RunDetail
 
 async def continued_run(context: Context, run: NewRun) -> RunId | None:
     """Return the ended run that a new one continues, if any. Raise UnknownRun if the caller may not see it."""
-    return None if run.resumed_from is None else (await context.visible_run(run.resumed_from)).origin.run_id
+    return None if run.resumed_from is None else (await context.addressed_run(run.resumed_from)).origin.run_id
 
 
 @STEER.handler
 async def steer_run(context: Context, request: SteerRun) -> Delivered:
     """Send a message to a run in progress."""
-    record = await context.visible_run(request.run_id)
+    record = await context.addressed_run(request.run_id)
     message = user(request.message, *map(make_part, request.attachments))
     mode = "interrupt" if request.mode == "interrupt" else "steer"
     return Delivered(await context.service.steer(record.origin.run_id, message, mode, context.key))
@@ -263,7 +266,7 @@ async def cancel_run(context: Context, request: StopRun) -> Delivered:
 @ANSWER.handler
 async def answer_question(context: Context, request: AnswerQuestion) -> Delivered:
     """Answer a question of an agent."""
-    record = await context.visible_run(request.run_id)
+    record = await context.addressed_run(request.run_id)
     by = context.resolve_signer(request.by)
     return Delivered(await context.service.answer(record.origin.run_id, request.call_id, request.text, by))
 
@@ -301,6 +304,7 @@ async def fork_run(context: Context, request: ForkRun) -> Accepted:
 
 async def _forkable_run(context: Context, run_id: RunId) -> "RunRecord":
     """Return a run whose whole session the caller may see: the fork would show all of it."""
+    await context.addressed_run(run_id)
     record = await context.readable_run(run_id)
     if context.principal.agents is not None:
         session = await context.sessions.runs(record.origin.session_id)

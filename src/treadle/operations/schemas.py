@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 
 from treadle.domain.ids import Instant, RunId, SessionId
 from treadle.domain.messages import MESSAGE_LIMIT
+from treadle.domain.workspaces import MAX_WORKSPACE_CHARACTERS
 
 Item = TypeVar("Item")
 Said = Annotated[str, Meta(min_length=1, max_length=MESSAGE_LIMIT)]
@@ -14,6 +15,18 @@ Said = Annotated[str, Meta(min_length=1, max_length=MESSAGE_LIMIT)]
 FirstSaid = Annotated[str, Meta(min_length=1, extra_json_schema={"maxLength": MESSAGE_LIMIT})]
 """The message of a new run. Its length is checked after the state of the agent, in the order of all such checks."""
 AgentName = Annotated[str, Meta(min_length=1, max_length=64)]
+WorkspaceName = Annotated[
+    str, Meta(min_length=1, max_length=MAX_WORKSPACE_CHARACTERS, description="The id of a workspace.")
+]
+ServedUser = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=1000,
+        description="Whom the run is for, of those whom the token serves: they own a new session, and recall only "
+        "their own memories.",
+    ),
+]
 SessionName = Annotated[str, Meta(min_length=1, max_length=200)]
 Cursor = Annotated[str, Meta(max_length=200, description="`next` of the page before.")]
 Limit = Annotated[int, Meta(ge=1, le=500, description="How many.")]

@@ -25,7 +25,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.ids import AgentId, ApprovalId, RunId, SessionId
 from treadle.domain.messages import Message
-from treadle.domain.users import UserId, journaled_owner
+from treadle.domain.users import UserId
 from treadle.engine.event_hub import EndedRun, EventHub
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS
 from treadle.operations.event_factory import DraftFactory
@@ -36,6 +36,7 @@ from treadle.operations.refusal_watch import RefusalWatch
 from treadle.operations.run_stream import StreamReader, follow_run
 from treadle.operations.schemas import Ticket
 from treadle.operations.usage import UsageAccounts
+from treadle.operations.workspaces import WorkspaceIdentifier, identify_by_path
 from treadle.ports.accounts import AgentState, Balance
 from treadle.ports.approvals import ApprovalRecord, Approvals
 from treadle.ports.clock import Clock, Ids
@@ -73,8 +74,9 @@ class LocalService:
         books: UsageAccounts,
         credits_per_dollar: float = 1.0,
         results: Results | None = None,
+        identify: WorkspaceIdentifier = identify_by_path,
     ) -> None:
-        self._journal, self._results = journal, results
+        self._journal, self._results, self.identify = journal, results, identify
         self.refusals = RefusalWatch(hub)
         self._vault = vault
         self._runs = runs
@@ -108,7 +110,7 @@ class LocalService:
         from treadle.operations.forks import ForkService
 
         stores, makers = (self._journal, self._runs, self._admission), (self._drafts, self._vault, self._ids)
-        return ForkService(*stores, *makers, self._agent_id, self._credits_per_dollar)
+        return ForkService(*stores, *makers, self._agent_id, self._credits_per_dollar, self.identify)
 
     # ── Starting and steering runs ──
 
@@ -117,11 +119,11 @@ class LocalService:
 
         An automatic message passes the event that caused it (`because`), which its own run records. Everything
         that can be checked is checked here, before anything is written."""
-        from treadle.operations.submissions import redact_message, settle
+        from treadle.operations.submissions import make_queued, redact_message, resolve_submission
 
         if submission.key is not None and (known := await self._runs.find_submitted(submission.key)):
             return _ticket(await self._runs.record(known), submission)
-        submission = await settle(submission, self._sessions, self._runs)
+        submission = await resolve_submission(submission, self._sessions, self._runs, self.identify)
         await self._admission.check(submission)
         message, redacted = redact_message(submission.message, self._vault.redactor)
         command = submission.command
@@ -143,18 +145,7 @@ class LocalService:
             submission.session_id or SessionId(self._ids("ses")),
             await self._agent_id(submission.agent.name),
         )
-        queued = RunQueued(
-            submission.agent,
-            submission.resumed_from,
-            submission.asker,
-            command,
-            submission.token,
-            submission.token_quotas,
-            self._credits_per_dollar,
-            submission.before,
-            submission.instructions,
-            owner=journaled_owner(submission.user),
-        )
+        queued = make_queued(submission, self._credits_per_dollar, self.identify(submission.agent))
         reason = () if because is None else (because,)
         first = (queued, *reason, *redacted, *(() if command is not None else (UserMessage(message),)))
         drafts = tuple(self._drafts.make(data) for data in first)

@@ -9,12 +9,13 @@ from treadle.domain.errors import UsageError
 from treadle.domain.events import SegmentReason
 from treadle.domain.ids import RunId, SegmentId, SessionId
 from treadle.domain.users import LOCAL_USER, UserId
+from treadle.domain.workspaces import Workspace
 from treadle.operations.context import Context
 from treadle.operations.operation import Operation
 from treadle.operations.refusal import refuse_other_model
 from treadle.operations.retention import Deleted, Pruned
 from treadle.operations.runs import RunView, run_view
-from treadle.operations.schemas import Cursor, Limit, Page, moment
+from treadle.operations.schemas import Cursor, Limit, Page, WorkspaceName, moment
 from treadle.ports.sessions import TITLE_LIMIT, SegmentRecord, SessionRecord, make_title
 
 
@@ -38,6 +39,9 @@ class SessionView(Struct, frozen=True):
     """The title that it was given, or the beginning of its first message."""
     model: str | None = None
     """The model that was chosen for it; null: its runs use the model of the agent."""
+    workspace: Workspace | None = None
+    """The folder in which it works, and its workspace. Null: it is not known, or the caller is not an
+    administrator."""
 
 
 class SegmentView(Struct, frozen=True):
@@ -67,6 +71,7 @@ class ListSessions(Struct, frozen=True, forbid_unknown_fields=True):
     cursor: Cursor | None = None
     limit: Limit = 50
     children: Annotated[bool, Meta(description="Also list the sessions of sub-agents.")] = False
+    workspace: WorkspaceName | None = None
 
 
 class ShowSession(Struct, frozen=True, forbid_unknown_fields=True):
@@ -159,9 +164,14 @@ async def list_sessions(context: Context, request: ListSessions) -> Page[Session
     """List sessions, the latest first."""
     before, principal = None if request.cursor is None else SessionId(request.cursor), context.principal
     found = await context.sessions.newest(
-        request.limit + 1, before, principal.agents, principal.only_owner, children=request.children
+        request.limit + 1,
+        before,
+        principal.agents,
+        principal.only_owner,
+        children=request.children,
+        workspace=request.workspace,
     )
-    views = tuple(map(session_view, found[: request.limit]))
+    views = tuple([_make_view(record, context) for record in found[: request.limit]])
     return Page(views, views[-1].session_id if len(found) > request.limit else None)
 
 
@@ -173,7 +183,7 @@ async def show_session(context: Context, request: ShowSession) -> SessionDetail:
     if context.principal.agents is not None:
         visible = {run.origin.run_id for run in await context.visible_runs_of(record.session_id)}
         segments = [segment for segment in segments if segment.run_id in visible]
-    return SessionDetail(**_fields(record), lineage=tuple(map(_segment_view, segments)))
+    return SessionDetail(**_fields(record, context), lineage=tuple(map(_segment_view, segments)))
 
 
 @RUNS.handler
@@ -198,7 +208,7 @@ async def rename_session(context: Context, request: RenameSession) -> SessionVie
     if not title:
         raise UsageError("The title is empty: it has no printable characters. Send a title of 1 to 80 characters.")
     await context.sessions.rename(record.session_id, title)
-    return session_view(await context.visible_session(record.session_id))
+    return _make_view(await context.visible_session(record.session_id), context)
 
 
 @SET_MODEL.handler
@@ -214,7 +224,7 @@ async def set_model_of_session(context: Context, request: SetModel) -> SessionVi
             refuse_other_model(request.model, context.visible_agent(record.agent))
         context.service.check_model(request.model)
     await context.sessions.set_model(record.session_id, request.model)
-    return session_view(await context.visible_session(record.session_id))
+    return _make_view(await context.visible_session(record.session_id), context)
 
 
 @DELETE.handler
@@ -236,11 +246,12 @@ async def prune_sessions(context: Context, request: PruneSessions) -> Pruned:
 # ── Views ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def session_view(record: SessionRecord) -> SessionView:
-    return SessionView(**_fields(record))
+def _make_view(record: SessionRecord, context: Context) -> SessionView:
+    return SessionView(**_fields(record, context))
 
 
-def _fields(record: SessionRecord) -> dict[str, Any]:
+def _fields(record: SessionRecord, context: Context) -> dict[str, Any]:
+    shows_workspace = record.workspace.folder and context.principal.may("admin")
     return {
         "session_id": record.session_id,
         "agent": record.agent,
@@ -253,6 +264,7 @@ def _fields(record: SessionRecord) -> dict[str, Any]:
         "owner": record.owner,
         "title": record.title,
         "model": record.model,
+        "workspace": record.workspace if shows_workspace else None,
     }
 
 

@@ -13,15 +13,17 @@ from treadle.core.tools.permissions import check_examples
 from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import CompactSession, SessionCommand, parse_command
 from treadle.domain.errors import InvalidState, MissingKey, SizeLimitExceeded, UnknownModel, UsageError
-from treadle.domain.events import Redacted
+from treadle.domain.events import Redacted, RunQueued
 from treadle.domain.ids import RunId, SessionId, TokenId
 from treadle.domain.messages import MESSAGE_LIMIT, Message, Part, Text
 from treadle.domain.permissions import ApprovalRule, Asker
 from treadle.domain.quotas import Quotas
 from treadle.domain.schemas import check_schema
-from treadle.domain.users import LOCAL_USER, UserId, check_user
+from treadle.domain.users import LOCAL_USER, UserId, check_user, journaled_owner
+from treadle.domain.workspaces import Workspace
 from treadle.operations.not_found import unknown_session
 from treadle.operations.usage import UsageAccounts, refuse_spent, refuse_unless_running
+from treadle.operations.workspaces import WorkspaceIdentifier
 from treadle.ports.journal import Runs
 from treadle.ports.model import Models
 from treadle.ports.sessions import Sessions
@@ -54,6 +56,8 @@ class Submission(Struct, frozen=True):
     """It is a message even if it looks like a command: it was not typed by a user."""
     user: UserId = LOCAL_USER
     """The owner of a new session. An existing session, and the run in it, keep the owner of the session."""
+    anonymous: bool = False
+    """The sender serves several people and did not name one: nothing is recalled or saved as a memory."""
     only_own: bool = False
     """The sender cannot see sessions and runs of other users."""
     has_own_model: bool = False
@@ -70,9 +74,12 @@ class Submission(Struct, frozen=True):
         return parse_command(parts[0].text) if len(parts) == 1 and isinstance(parts[0], Text) else None
 
 
-async def settle(submission: Submission, sessions: Sessions, runs: Runs) -> Submission:
-    """Return a submission with the owner of its session, and with the model that was chosen for the session. Raise
-    UnknownSession if the sender may not see the session."""
+async def resolve_submission(
+    submission: Submission, sessions: Sessions, runs: Runs, identify: WorkspaceIdentifier
+) -> Submission:
+    """Return a submission with the owner of its session, the model that was chosen for the session and, for an
+    agent without a folder of its own, the folder of the session. Raise UnknownSession if the sender may not see the
+    session."""
     if submission.resumed_from is not None:
         submission = await _join_session(submission, submission.resumed_from, runs)
     known = None if submission.session_id is None else await sessions.basics(submission.session_id)
@@ -83,7 +90,33 @@ async def settle(submission: Submission, sessions: Sessions, runs: Runs) -> Subm
     agent = submission.agent
     if known.model is not None and known.agent == agent.name and not submission.has_own_model:
         agent = msgspec.structs.replace(agent, model=known.model, provider=None)
+    folder = known.workspace.folder
+    if agent.workspace is None and folder and not _is_default_folder(folder, agent, identify):
+        agent = msgspec.structs.replace(agent, workspace=folder)
     return msgspec.structs.replace(submission, user=known.owner, agent=agent)
+
+
+def _is_default_folder(folder: str, agent: AgentSpec, identify: WorkspaceIdentifier) -> bool:
+    """Return whether a folder is the one that an agent without a folder of its own gets. All are in one folder."""
+    return Path(folder).parent == Path(identify(agent).folder).parent
+
+
+def make_queued(submission: Submission, credits_per_dollar: float, workspace: Workspace) -> RunQueued:
+    """Return the first event of the run that answers a submission."""
+    return RunQueued(
+        submission.agent,
+        resumed_from=submission.resumed_from,
+        asker=submission.asker,
+        command=submission.command,
+        token=submission.token,
+        token_quotas=submission.token_quotas,
+        credits_per_dollar=credits_per_dollar,
+        before=submission.before,
+        instructions=submission.instructions,
+        owner=journaled_owner(submission.user),
+        workspace=workspace,
+        anonymous=submission.anonymous,
+    )
 
 
 async def _join_session(submission: Submission, ended: RunId, runs: Runs) -> Submission:

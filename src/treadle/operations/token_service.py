@@ -51,6 +51,8 @@ class NewToken(Struct, frozen=True):
     """The owner of what is created with the token; None: the token is a user of its own."""
     visibility: Visibility | None = None
     """None: `own` for a token that may only run, `all` for others."""
+    multi_user: bool = False
+    """It serves several people, and acts for the one that a request names."""
 
 
 class CreatedToken(Struct, frozen=True):
@@ -88,6 +90,7 @@ class TokenService:
             quotas=request.quotas,
             owner=request.user,
             visibility=request.visibility or default_visibility(request.scopes),
+            multi_user=request.multi_user,
         )
         await self._tokens.add(record, _digest(secret))
         return CreatedToken(record, secret)

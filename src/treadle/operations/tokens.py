@@ -29,6 +29,8 @@ class TokenView(Struct, frozen=True):
     user: UserId
     """The owner of what is begun with it."""
     visibility: Visibility
+    multi_user: bool = False
+    """It serves several people, and acts for the one that a request names."""
 
 
 class NewTokenView(TokenView, frozen=True, kw_only=True):
@@ -48,6 +50,9 @@ class CreateToken(Struct, frozen=True, forbid_unknown_fields=True):
     visibility: Visibility | None = None
     """Whose sessions, runs and memories exist for it: of its `own` user, or of `all` users. Null: `own` for a token
     with the scope run alone, `all` for others."""
+    multi_user: bool = False
+    """It serves several people. A request names the one that it is for (`user`, or the header `X-Treadle-User`); a
+    request that names none remembers nothing, and continues no session of them."""
 
 
 class RevokeToken(Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,6 +96,7 @@ async def create_token(context: Context, request: CreateToken) -> NewTokenView:
             request.quotas,
             request.user,
             request.visibility,
+            request.multi_user,
         )
     )
     return NewTokenView(**_fields(minted.record), token=minted.secret)
@@ -116,4 +122,5 @@ def _fields(record: TokenRecord) -> dict[str, Any]:
         "quotas": record.quotas,
         "user": record.user,
         "visibility": record.visibility,
+        "multi_user": record.multi_user,
     }

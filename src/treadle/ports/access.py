@@ -26,6 +26,8 @@ class TokenRecord(Struct, frozen=True):
     owner: UserId | None = None
     """The user that the token was created for. None: the token is a user of its own."""
     visibility: Visibility = "all"
+    multi_user: bool = False
+    """It serves several people, and acts for the one that a request names."""
 
     @property
     def user(self) -> UserId:
@@ -48,6 +50,7 @@ class TokenRecord(Struct, frozen=True):
             self.quotas,
             self.user,
             self.visibility,
+            self.multi_user,
         )
 
 

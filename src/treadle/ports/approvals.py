@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from treadle.domain.envelope import Origin
-from treadle.domain.ids import ApprovalId, Instant, RunId, SessionId
+from treadle.domain.ids import ApprovalId, Instant, RunId
 from treadle.domain.users import LOCAL_USER, UserId
 
 
@@ -30,7 +30,7 @@ class ApprovalRecord(Struct, frozen=True):
 
 
 class Grant(Struct, frozen=True):
-    """Calls of this tool that match the pattern need no further approval in the session."""
+    """Calls of this tool that match the pattern need no further approval in the session, in the same workspace."""
 
     tool: str
     pattern: str
@@ -45,6 +45,7 @@ class Approvals(Protocol):
         """Return the pending approvals of one run or of all runs, oldest first."""
         ...
 
-    async def grants(self, session_id: SessionId) -> Sequence[Grant]:
-        """Return what was approved for the whole session. It is stored in the transaction of the answer."""
+    async def grants(self, run_id: RunId) -> Sequence[Grant]:
+        """Return what was approved for the session of a run, in the workspace of the run and since the session
+        continues there. It is stored in the transaction of the answer."""
         ...

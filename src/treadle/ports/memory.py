@@ -13,6 +13,7 @@ from treadle.domain.events import MemoryDegraded, RecalledBy
 from treadle.domain.ids import AgentId, Instant, SessionId
 from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemoryScope
 from treadle.domain.users import UserId
+from treadle.domain.workspaces import NO_WORKSPACE, WorkspaceId
 
 Vector = Sequence[float]
 
@@ -79,12 +80,15 @@ class Memories(Protocol):
     ) -> Recall:
         """Return the memories that match the text well, and the latest notes.
 
-        If the scope covers all owners, the same fact from several owners is returned once. Does not raise if an
-        embedder fails."""
+        If the scope covers several owners or workspaces, the same fact from several of them is returned once. Does
+        not raise if an embedder fails."""
         ...
 
-    async def find_duplicate(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
-        """Return the fact of this owner with the same text, ignoring case, white space and the final full stop."""
+    async def find_duplicate(
+        self, agent_id: AgentId, owner: UserId, text: str, workspace: WorkspaceId = NO_WORKSPACE
+    ) -> MemoryId | None:
+        """Return the fact of this owner in this workspace with the same text, ignoring case, white space and the
+        final full stop."""
         ...
 
     async def latest(self, scope: MemoryScope, limit: int) -> Sequence[Memory]:
@@ -93,20 +97,25 @@ class Memories(Protocol):
 
 
 class Assignment(Struct, frozen=True):
-    """Which memories to assign to which owner: those that match every field that is not None."""
+    """Which memories to assign to which owner or workspace: those that match every other field that is not None."""
 
-    owner: UserId
-    """The new owner."""
+    owner: UserId | None = None
+    """The new owner; None: each keeps its owner."""
     memory_ids: tuple[MemoryId, ...] | None = None
     agent_id: AgentId | None = None
     before: UserId | None = None
     """The current owner."""
+    workspace: WorkspaceId | None = None
+    """The new workspace; None: each keeps its workspace."""
+    before_workspace: WorkspaceId | None = None
+    """The current workspace. `NO_WORKSPACE`: only memories without one."""
 
 
 class Assigned(Struct, frozen=True):
     moved: int = 0
     merged: int = 0
-    """Facts that the new owner already had. Its own copy stays, with the use counts of both added."""
+    """Facts that the new owner already had in the workspace. Its own copy stays, with the use counts of both
+    added."""
 
 
 class MemoryKeeper(Protocol):
@@ -118,8 +127,9 @@ class MemoryKeeper(Protocol):
         kind: MemoryKind | None = None,
         limit: int = 50,
         owner: UserId | None = None,
+        workspace: WorkspaceId | None = None,
     ) -> Sequence[Memory]:
-        """Return memories, newest first. None means all agents, kinds or owners."""
+        """Return memories, newest first. None means all agents, kinds, owners or workspaces."""
         ...
 
     async def find(self, memory_id: MemoryId) -> Memory | None: ...
@@ -128,7 +138,7 @@ class MemoryKeeper(Protocol):
         """Store memories and return how many were new.
 
         A memory is skipped if its id exists, or if it is a fact with a text that its owner already has with this
-        agent."""
+        agent in its workspace."""
         ...
 
     async def pin(self, memory_id: MemoryId, pinned: bool) -> bool: ...
@@ -138,7 +148,7 @@ class MemoryKeeper(Protocol):
         ...
 
     async def assign(self, assignment: Assignment) -> Assigned:
-        """Assign memories to another owner, all or none. Their vectors are computed again for the new owner."""
+        """Assign memories to another owner or workspace, all or none. Their vectors are computed again."""
         ...
 
 

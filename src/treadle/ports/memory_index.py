@@ -8,6 +8,7 @@ from msgspec import Struct
 from treadle.domain.ids import AgentId
 from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemoryScope
 from treadle.domain.users import UserId
+from treadle.domain.workspaces import NO_WORKSPACE, WorkspaceId
 from treadle.ports.memory import NO_EXCLUSION, RecallExclusion, Vector
 
 Result = TypeVar("Result")
@@ -80,19 +81,23 @@ class MemoryView(Protocol):
     ) -> Sequence[MemoryHit]:
         """Return memories that contain any of the terms, best first. Rare terms count for more.
 
-        The cost does not depend on memories outside of the scope."""
+        The cost does not depend on memories of other agents and owners, and is limited for those of other
+        workspaces."""
         ...
 
     def list_unembedded(
         self, scope: MemoryScope, embedder: str, dimensions: int | None, limit: int
     ) -> Sequence[Pending]:
-        """Return memories without a vector of this embedder, oldest first.
+        """Return memories without a vector of this embedder, oldest first. The scope has no workspace.
 
         If the embedder is known to have other dimensions than the stored vectors, return all memories."""
         ...
 
-    def find_same(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
-        """Return the fact of this owner with the same text, ignoring case, white space and the final full stop."""
+    def find_same(
+        self, agent_id: AgentId, owner: UserId, text: str, workspace: WorkspaceId = NO_WORKSPACE
+    ) -> MemoryId | None:
+        """Return the fact of this owner in this workspace with the same text, ignoring case, white space and the
+        final full stop."""
         ...
 
 
@@ -108,13 +113,15 @@ class MemoryIndex(Protocol):
         kind: MemoryKind | None = None,
         limit: int = 50,
         owner: UserId | None = None,
+        workspace: WorkspaceId | None = None,
     ) -> Sequence[Memory]:
-        """Return memories, newest first. None means all agents, kinds or owners."""
+        """Return memories, newest first. None means all agents, kinds, owners or workspaces."""
         ...
 
 
 class VectorStore(Protocol):
-    """Stores vectors per scope. The memories of a scope are indexed in the order in which they arrived."""
+    """Stores vectors per scope without a workspace (`MemoryScope.indexed`). The memories of a scope are indexed in
+    the order in which they arrived."""
 
     async def keep(
         self, scope: MemoryScope, embedder: str, vectors: Sequence[tuple[Pending, Vector | None]]

@@ -11,6 +11,7 @@ from treadle.domain.events import RunEnd, SegmentReason
 from treadle.domain.graphemes import make_printable_line, truncate
 from treadle.domain.ids import Instant, RunId, SegmentId, SessionId
 from treadle.domain.users import LOCAL_USER, UserId
+from treadle.domain.workspaces import UNKNOWN_WORKSPACE, Workspace, WorkspaceId
 from treadle.ports.journal import RunRecord
 
 TITLE_LIMIT = 80
@@ -48,6 +49,8 @@ class SessionRecord(Struct, frozen=True):
     """The title that a caller set, or the beginning of the first message."""
     model: str | None = None
     """The model that a caller chose for its runs; None: the model of the agent."""
+    workspace: Workspace = UNKNOWN_WORKSPACE
+    """The workspace of its latest run."""
 
 
 class SessionBasics(Struct, frozen=True):
@@ -57,6 +60,8 @@ class SessionBasics(Struct, frozen=True):
     agent: str
     """The name of the agent of its first run."""
     model: str | None
+    workspace: Workspace = UNKNOWN_WORKSPACE
+    """The workspace of its latest run."""
 
 
 def make_title(text: str) -> str:
@@ -84,13 +89,15 @@ class Sessions(Protocol):
         owner: UserId | None = None,
         *,
         children: bool = True,
+        workspace: WorkspaceId | None = None,
     ) -> Sequence[SessionRecord]:
         """Return sessions, latest run first, optionally only those after `before` in this order, of these agents,
-        of this owner, or not begun by a parent run."""
+        of this owner, not begun by a parent run, or of this workspace."""
         ...
 
     async def basics(self, session_id: SessionId) -> SessionBasics | None:
-        """Return the owner, the agent and the chosen model of a session, or None if it has no runs."""
+        """Return the owner, the agent, the chosen model and the workspace of a session, or None if it has no
+        runs."""
         ...
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:

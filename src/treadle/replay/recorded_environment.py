@@ -13,11 +13,12 @@ from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec
 from treadle.domain.events import RunEnd
 from treadle.domain.excerpts import take_excerpt
-from treadle.domain.ids import AgentId, Instant, Prefix, SessionId
+from treadle.domain.ids import AgentId, Instant, Prefix, RunId, SessionId
 from treadle.domain.memories import Memory, MemoryId, MemoryScope, ShownMemory
 from treadle.domain.secret_refs import make_secret_ref
 from treadle.domain.tools import ToolSpec
 from treadle.domain.users import UserId
+from treadle.domain.workspaces import NO_WORKSPACE, WorkspaceId
 from treadle.engine.null_ports import NoApprovals, NoSessions
 from treadle.engine.tool_hooks import BlockedByHook
 from treadle.ports.approvals import Grant
@@ -238,7 +239,9 @@ class RecordedMemories:
                     pass
         return Recall(degraded=degraded)
 
-    async def find_duplicate(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
+    async def find_duplicate(
+        self, agent_id: AgentId, owner: UserId, text: str, workspace: WorkspaceId = NO_WORKSPACE
+    ) -> MemoryId | None:
         return next(
             (data.repeats for data in self._script.list_upcoming() if isinstance(data, e.MemorySaved)), None
         )
@@ -304,7 +307,7 @@ class RecordedApprovals(NoApprovals):
     def __init__(self, script: Script) -> None:
         self._script = script
 
-    async def grants(self, session_id: SessionId) -> Sequence[Grant]:
+    async def grants(self, run_id: RunId) -> Sequence[Grant]:
         """Return the approvals for the session, from earlier runs and from this run so far."""
         asked: dict[str, e.ApprovalRequested] = {}
         later: set[Grant] = set()

@@ -60,7 +60,7 @@ class Recorded(Struct, frozen=True):
     others: dict[RunId, PastRun] = {}
     """The runs whose messages an undo restored."""
     grants: tuple[Grant, ...] = ()
-    """The approvals for the whole session, from any of its runs."""
+    """The approvals for the session that applied to this run, or were given in it."""
 
 
 def is_delivery(data: EventData) -> bool:

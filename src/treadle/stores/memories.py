@@ -16,6 +16,8 @@ MAX_CODE_CANDIDATES = 512
 """Candidates selected by code. Enough that the five nearest memories are among them."""
 MAX_MATCHES_PER_TERM = 250
 """Memories read per word, newest first. A word that occurs in more memories carries little information."""
+MAX_SCANNED_MATCHES = 20 * MAX_MATCHES_PER_TERM
+"""Memories read per word, newest first, in search of those of one workspace."""
 LATEST_NOTES = 3
 _THRESHOLDS = (-0.7, 0.0, 0.7)
 """Thresholds of the three code bits, as fractions of the root mean square of the numbers. The number of differing

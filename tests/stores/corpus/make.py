@@ -21,6 +21,8 @@ from treadle.testing.models import FunctionModel, ScriptStep, Silence, ask, call
 from treadle.testing.time import CountingIds, FakeClock
 
 FOLDER = Path(__file__).parent
+HOME = Home(Path("/home/ada/.treadle"))
+"""It is not created: the database is elsewhere, and no tool works in a folder."""
 FUTURE = b'{"colour":  "blue", "when":[1.50, 1e3]}'
 """The data of an event that only a later version knows."""
 
@@ -53,9 +55,7 @@ AGENT = Agent(name="ada", model="fake/m-1", persona="Be brief.", tools=[look, po
 
 
 async def write(path: Path) -> None:
-    engine = create_engine(
-        f"sqlite:///{path}", home=Home(path.parent), clock=FakeClock(1_700_000_000.0), ids=CountingIds()
-    )
+    engine = create_engine(f"sqlite:///{path}", home=HOME, clock=FakeClock(1_700_000_000.0), ids=CountingIds())
     engine.add_model("fake", FunctionModel(answer))
     async with engine:
         await engine.run(AGENT, "Where is the key?", session="ses_first", key="the first")

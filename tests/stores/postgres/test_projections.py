@@ -77,7 +77,7 @@ def test_an_approval_is_listed_until_it_is_decided(url: str) -> None:
             assert await process.store.deliver(run_id, decided, "k") == 5
             assert await process.store.deliver(run_id, decided, "k") == 5
             assert (await process.approvals.find(ApprovalId("apr_1"))).decision == "approve"
-            assert await process.approvals.grants(SessionId("s")) == [Grant("bash", "ls *")]
+            assert await process.approvals.grants(run_id) == [Grant("bash", "ls *")]
             with pytest.raises(InvalidState, match="apr_1 is no longer open"):
                 await process.store.deliver(run_id, decided, "again")
             await process.advance(claim, 5, [ApprovalExpired(ApprovalId("apr_2"), "call")])

@@ -83,13 +83,13 @@ def test_keys_reach_a_picker_before_its_rows_are_loaded(tmp_path: Path) -> None:
                 press_at_once(app, "ctrl+n")
                 await wait_for(pilot, lambda: app.chat.session_id is None)
             came = asyncio.Event()
-            load = app.runner.list_sessions
+            load = app.runner.sessions.list_rows
 
             async def load_late() -> list[PickerRow]:
                 await came.wait()
                 return await load()
 
-            app.runner.list_sessions = load_late
+            app.runner.sessions.list_rows = load_late
             press_at_once(app, "f2", *"ships", "enter", *"more")
             await wait_for(pilot, lambda: isinstance(app.screen, PickerScreen))
             await wait_for(pilot, lambda: app.screen.query_one(Input).value == "ships")

@@ -15,6 +15,7 @@ from treadle.domain.quotas import Quotas, Shortage
 from treadle.domain.runs import Metrics, OutcomeKind, Status
 from treadle.domain.tools import ToolSpec
 from treadle.domain.users import LOCAL_USER, UserId
+from treadle.domain.workspaces import Workspace
 
 
 @durable("run_queued")
@@ -41,6 +42,10 @@ class RunQueued(EventData, frozen=True):
     """The place of a child run in its tree; null: it has no parent."""
     owner: UserId | None = None
     """The user that the session and its child runs belong to. Null: the local user."""
+    workspace: Workspace | None = None
+    """The folder in which the run works, and its workspace. Null in journals from before runs had one."""
+    anonymous: bool = False
+    """The sender serves several people and did not name one: nothing is recalled or saved as a memory."""
 
     @property
     def user(self) -> UserId:

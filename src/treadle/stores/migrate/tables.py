@@ -76,7 +76,7 @@ TABLES = (
     _table(
         "runs",
         "id run_id session_id agent_id parent_run_id submission_key created_at status outcome waiting_for sequence "
-        "epoch worker lease_until wake_at counted places owner lost_worker title session_model",
+        "epoch worker lease_until wake_at counted places owner lost_worker title session_model workspace folder",
         "id",
         identity="id",
         source={"sequence": LAST_SEQUENCE},
@@ -91,13 +91,14 @@ TABLES = (
         "approval_id run call_id tool arguments reason pattern requested_at expires_at decision",
         "approval_id",
     ),
-    _table("grants", "session_id tool pattern", "session_id tool pattern"),
+    _table("grants", "session_id workspace tool pattern run", "session_id workspace tool pattern run"),
     _table("results", "id session_id run call_id content", "id", identity="id"),
     _table("segments", "id segment_id session_id parent run reason messages opened_at", "id", identity="id"),
     _table("session_notes", "session_id workspace notes", "session_id"),
     _table(
         "memories",
-        "id memory_id agent_id kind text digest created_at source used_at uses pinned session_id run_id owner",
+        "id memory_id agent_id kind text digest created_at source used_at uses pinned session_id run_id owner "
+        "workspace",
         "id",
         identity="id",
         converters={"pinned": bool},
@@ -113,8 +114,9 @@ TABLES = (
     ),
     _table(
         "tokens",
-        "token_id name digest scopes agents quotas created_at expires_at revoked_at owner visibility",
+        "token_id name digest scopes agents quotas created_at expires_at revoked_at owner visibility multi_user",
         "token_id",
+        converters={"multi_user": bool},
     ),
     _table("sign_ins", "sign_in_id digest token_id created_at used_at", "sign_in_id"),
     _table("requests", "token_id route key digest at status body", "token_id route key"),

@@ -34,6 +34,7 @@ class PostgresTokens:
             record.expires_at,
             record.owner,
             record.visibility,
+            record.multi_user,
         )
 
     async def find(self, digest: bytes) -> TokenRecord | None:
@@ -78,7 +79,7 @@ def _text(value: object) -> str | None:
 
 
 def to_token_record(row: PostgresRow | Sequence[Any]) -> TokenRecord:
-    token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility = row
+    token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user = row
     return TokenRecord(
         token_id,
         unescape_nul(name),
@@ -90,4 +91,5 @@ def to_token_record(row: PostgresRow | Sequence[Any]) -> TokenRecord:
         None if quotas is None else msgspec.json.decode(quotas, type=Quotas),
         owner,
         visibility,
+        bool(multi_user),
     )

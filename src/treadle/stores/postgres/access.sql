@@ -1,16 +1,17 @@
 -- name: add_token
-INSERT INTO tokens (token_id, name, digest, scopes, agents, quotas, created_at, expires_at, owner, visibility)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (token_id) DO NOTHING;
+INSERT INTO tokens (token_id, name, digest, scopes, agents, quotas, created_at, expires_at, owner, visibility,
+                    multi_user)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (token_id) DO NOTHING;
 
 -- name: token_by_digest
-SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility
+SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user
 FROM tokens WHERE digest = $1;
 
 -- name: token_digest
 SELECT digest FROM tokens WHERE token_id = $1;
 
 -- name: tokens
-SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility FROM tokens
+SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user FROM tokens
 ORDER BY created_at, token_id;
 
 -- name: revoke_token
@@ -37,7 +38,7 @@ ON CONFLICT (sign_in_id) DO NOTHING;
 
 -- name: sign_in_by_digest
 SELECT sign_in_id, sign_ins.token_id, sign_ins.created_at, used_at,
-       tokens.token_id, name, scopes, agents, tokens.created_at, expires_at, revoked_at, quotas, owner, visibility
+       tokens.token_id, name, scopes, agents, tokens.created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user
 FROM sign_ins LEFT JOIN tokens ON tokens.token_id = sign_ins.token_id WHERE sign_ins.digest = $1;
 
 -- name: use_sign_in

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from treadle.domain.envelope import Origin
 from treadle.domain.errors import UnknownApproval
-from treadle.domain.ids import ApprovalId, RunId, SessionId
+from treadle.domain.ids import ApprovalId, RunId
 from treadle.ports.approvals import ApprovalRecord, Grant
 from treadle.stores.postgres.connection import unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
@@ -29,8 +29,8 @@ class PostgresApprovals:
     async def list_pending(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
         return [_to_record(row) for row in await self._database.rows("pending_approvals", run_id)]
 
-    async def grants(self, session_id: SessionId) -> Sequence[Grant]:
-        return [Grant(*map(unescape_nul, row)) for row in await self._database.rows("grants", session_id)]
+    async def grants(self, run_id: RunId) -> Sequence[Grant]:
+        return [Grant(*map(unescape_nul, row)) for row in await self._database.rows("grants", run_id)]
 
 
 def _to_record(row: PostgresRow) -> ApprovalRecord:

@@ -26,7 +26,6 @@ from treadle.ports.journal import (
     SessionFacts,
 )
 from treadle.stores.concurrency import describe_full_agent, read_concurrency_limit
-from treadle.stores.owners import explain_taken_session, read_owner_of_run
 from treadle.stores.postgres.batch import (
     BatchOperation,
     BatchResult,
@@ -44,6 +43,7 @@ from treadle.stores.postgres.owned_runs import HeldRun, has_counted_events
 from treadle.stores.postgres.projections import project_events
 from treadle.stores.postgres.runs import PostgresRuns, to_event
 from treadle.stores.postgres.writer import PostgresWriter
+from treadle.stores.run_facts import explain_taken_session, read_owner_of_run, read_workspace_of_run
 from treadle.stores.usage_counts import rebuild_payer
 
 NO_LIMIT = 2**31 - 1
@@ -270,6 +270,8 @@ def _make_submission_header(new: RunDraft, key: str | None = None) -> Header:
     }
     if (owner := read_owner_of_run(new.events)) != LOCAL_USER:
         header["owner"] = owner
+    if (workspace := read_workspace_of_run(new.events)).id:
+        header["workspace"], header["folder"] = workspace.id, workspace.folder
     if (places := read_concurrency_limit(new.events)) is not None:
         header["places"] = places
     if projected := project_events(new.events):

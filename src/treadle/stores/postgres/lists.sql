@@ -11,7 +11,10 @@ FROM approvals JOIN runs ON runs.id = run LEFT JOIN agents USING (agent_id)
 WHERE decision IS NULL AND outcome IS NULL AND ($1::TEXT IS NULL OR run_id = $1) ORDER BY requested_at;
 
 -- name: grants
-SELECT tool, pattern FROM grants WHERE session_id = $1 ORDER BY tool, pattern;
+SELECT DISTINCT tool, pattern FROM runs AS this JOIN grants USING (session_id, workspace)
+WHERE this.run_id = $1 AND grants.run <= this.id AND grants.run > coalesce(
+    (SELECT max(id) FROM runs WHERE session_id = this.session_id AND workspace <> this.workspace AND id < this.id), 0)
+ORDER BY tool, pattern;
 
 -- name: keep_result
 INSERT INTO results (session_id, run, call_id, content) SELECT $1, id, $3, $4 FROM runs WHERE run_id = $2
@@ -23,16 +26,18 @@ SELECT content FROM results WHERE session_id = $1 AND call_id = $2 ORDER BY id D
 -- name: sessions
 SELECT listed.session_id, coalesce(name, ''), one.run_id, runs, unfinished, first_at, latest_at,
        (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id), one.owner, one.title,
-       one.session_model,
+       one.session_model, latest.workspace, latest.folder,
        (SELECT substr(data, 1, 2000) FROM events WHERE run = first AND sequence <= 8
         AND type IN ('user_message', 'run_forked') ORDER BY type DESC LIMIT 1)
 FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs,
              count(*) FILTER (WHERE outcome IS NULL) AS unfinished,
              min(created_at) AS first_at, max(created_at) AS latest_at
       FROM runs WHERE ($4::TEXT IS NULL OR session_id = $4) AND ($5::TEXT IS NULL OR owner = $5) GROUP BY session_id) AS listed
-     JOIN runs AS one ON one.id = first LEFT JOIN agents USING (agent_id)
+     JOIN runs AS one ON one.id = first JOIN runs AS latest ON latest.id = last
+     LEFT JOIN agents ON agents.agent_id = one.agent_id
 WHERE ($1::TEXT IS NULL OR last < (SELECT max(id) FROM runs WHERE session_id = $1 AND ($5::TEXT IS NULL OR owner = $5)))
   AND ($2::TEXT[] IS NULL OR name = ANY($2)) AND ($6::BOOLEAN OR one.parent_run_id IS NULL)
+  AND ($7::TEXT IS NULL OR latest.workspace = $7)
 ORDER BY last DESC LIMIT $3;
 
 -- name: rename_session
@@ -42,8 +47,10 @@ UPDATE runs SET title = $2 WHERE id = (SELECT min(id) FROM runs WHERE session_id
 UPDATE runs SET session_model = $2 WHERE id = (SELECT min(id) FROM runs WHERE session_id = $1);
 
 -- name: basics_of_session
-SELECT owner, coalesce(name, ''), session_model FROM runs LEFT JOIN agents USING (agent_id)
-WHERE session_id = $1 ORDER BY runs.id LIMIT 1;
+SELECT first.owner, coalesce(name, ''), first.session_model, latest.workspace, latest.folder
+FROM runs AS first LEFT JOIN agents USING (agent_id)
+     JOIN runs AS latest ON latest.id = (SELECT max(id) FROM runs WHERE session_id = $1)
+WHERE first.session_id = $1 ORDER BY first.id LIMIT 1;
 
 -- name: grave
 SELECT session_id, deleted_at, deleted_by FROM deleted_sessions WHERE session_id = $1;

@@ -14,6 +14,7 @@ import msgspec
 from treadle.domain.ids import AgentId
 from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemoryScope
 from treadle.domain.users import LOCAL_USER, UserId
+from treadle.domain.workspaces import NO_WORKSPACE, WorkspaceId
 from treadle.ports.memory import NO_EXCLUSION, Assigned, Assignment, RecallExclusion, Vector
 from treadle.ports.memory_index import MemoryHit, MemoryOverview, MemoryView, Pending, Term
 from treadle.stores.memories import (
@@ -47,8 +48,10 @@ class PostgresMemories:
         kind: MemoryKind | None = None,
         limit: int = 50,
         owner: UserId | None = None,
+        workspace: WorkspaceId | None = None,
     ) -> Sequence[Memory]:
-        return [_to_memory(row) for row in await self._database.rows("memories", agent_id, kind, limit, owner)]
+        found = await self._database.rows("memories", agent_id, kind, limit, owner, workspace)
+        return [_to_memory(row) for row in found]
 
     async def find(self, memory_id: MemoryId) -> Memory | None:
         found = await self._database.row("memory", memory_id)
@@ -70,10 +73,17 @@ class PostgresMemories:
         return len(await self._database.rows("forget_memories", list(map(escape_nul, memory_ids))))
 
     async def assign(self, assignment: Assignment) -> Assigned:
-        """Assign memories to an owner. After a connection loss, those already assigned are not counted."""
+        """Assign memories to an owner or workspace. After a connection loss, those already assigned are not
+        counted."""
         ids = None if assignment.memory_ids is None else list(map(escape_nul, assignment.memory_ids))
         found = await self._database.row(
-            "assign_memories", assignment.owner, ids, assignment.agent_id, assignment.before
+            "assign_memories",
+            assignment.owner,
+            ids,
+            assignment.agent_id,
+            assignment.before,
+            assignment.workspace,
+            assignment.before_workspace,
         )
         return Assigned(*found) if found else Assigned()
 
@@ -171,11 +181,14 @@ class _View:
     def read_overview(
         self, scope: MemoryScope, embedder: str | None, without: RecallExclusion = NO_EXCLUSION
     ) -> MemoryOverview:
-        is_there, space, dimensions, is_behind = self._read_scoped("memory_space", scope, embedder)[0]
+        is_there, space, dimensions, is_behind = self._read_scoped(
+            "memory_space", scope, embedder, scope.workspace
+        )[0]
         if not is_there:
             return MemoryOverview()
         ids = list(map(escape_nul, without.ids))
-        rows = self._read_scoped("latest_notes", scope, without.session, without.since, ids, LATEST_NOTES)
+        wanted = (without.session, without.since, ids, LATEST_NOTES)
+        rows = self._read_scoped("latest_notes", scope, *wanted, scope.workspace)
         notes = tuple([_to_memory(row) for row in rows][::-1])
         if embedder is None:
             return MemoryOverview(False, notes)
@@ -184,12 +197,11 @@ class _View:
     def find_nearest(
         self, scope: MemoryScope, embedder: str, vector: Vector, limit: int, without: RecallExclusion = NO_EXCLUSION
     ) -> Sequence[MemoryHit]:
-        _, space, dimensions, _ = self._read_scoped("memory_space", scope, embedder)[0]
+        _, space, dimensions, _ = self._read_scoped("memory_space", scope, embedder, scope.workspace)[0]
         if space is None or dimensions != len(vector):
             return ()
-        chosen = self._rows(
-            "nearest_by_code", space, _to_code(vector), self._list_excluded(without), MAX_CODE_CANDIDATES
-        )
+        wanted = (_to_code(vector), self._list_excluded(without), MAX_CODE_CANDIDATES)
+        chosen = self._rows("nearest_by_code", space, *wanted, scope.workspace)
         way = "nearest_with_pgvector" if self._rows("has_pgvector")[0][0] else "nearest_by_sql"
         found = self._rows(way, space, [row[0] for row in chosen], _normalize(vector), limit)
         hits = self._hits(scope, [row[0] for row in found])
@@ -206,7 +218,8 @@ class _View:
             return ()
         queries = list(dict.fromkeys(map(_build_query, terms)))
         owners = [LOCAL_USER, ALL_OWNERS] if scope.owner is None else [scope.owner]
-        rows = self._rows("memories_with_words", scope.agent_id, queries, MAX_MATCHES_PER_TERM, owners)
+        limits = (queries, MAX_MATCHES_PER_TERM)
+        rows = self._rows("memories_with_words", scope.agent_id, *limits, owners, scope.workspace)
         found = [[number for at, number in rows if at == place] for place, _ in enumerate(queries, 1)]
         best = rank_by_words(found, self._list_excluded(without), limit)
         hits = self._hits(scope, best)
@@ -215,13 +228,15 @@ class _View:
     def list_unembedded(
         self, scope: MemoryScope, embedder: str, dimensions: int | None, limit: int
     ) -> Sequence[Pending]:
-        _, space, known, _ = self._read_scoped("memory_space", scope, embedder)[0]
+        _, space, known, _ = self._read_scoped("memory_space", scope, embedder, None)[0]
         is_of_use = space is not None and (dimensions is None or known in (0, dimensions))
         rows = self._read_scoped("unseen_memories", scope, space if is_of_use else None, limit)
         return [Pending(row[0], _to_memory(tuple(row)[2:]), f" {row[1]} ") for row in rows]
 
-    def find_same(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
-        found = self._rows("same_memory", agent_id, owner, compute_digest(text))
+    def find_same(
+        self, agent_id: AgentId, owner: UserId, text: str, workspace: WorkspaceId = NO_WORKSPACE
+    ) -> MemoryId | None:
+        found = self._rows("same_memory", agent_id, owner, workspace, compute_digest(text))
         return str(found[0][0]) if found else None
 
     def _list_excluded(self, without: RecallExclusion) -> list[int]:
@@ -232,7 +247,7 @@ class _View:
         return [row[0] for row in self._rows("memories_left_out", without.session, without.since, ids)]
 
     def _hits(self, scope: MemoryScope, numbers: Sequence[int]) -> dict[int, MemoryHit]:
-        rows = self._read_scoped("memories_by_number", scope, list(numbers))
+        rows = self._read_scoped("memories_by_number", scope, list(numbers), scope.workspace)
         return {row[0]: MemoryHit(_to_memory(tuple(row)[2:]), f" {row[1]} ") for row in rows}
 
 

@@ -37,6 +37,7 @@ def encode_memory(memory: Memory) -> dict[str, Any]:
         memory_id=memory.memory_id,
         agent_id=memory.agent_id,
         owner=memory.owner,
+        workspace=memory.workspace,
         kind=memory.kind,
         created_at=memory.created_at,
         source=memory.source,

@@ -6,6 +6,7 @@ from treadle.domain.envelope import decode_data
 from treadle.domain.events import RunEnd
 from treadle.domain.ids import SessionId
 from treadle.domain.users import UserId
+from treadle.domain.workspaces import Workspace, WorkspaceId
 from treadle.ports.journal import RunRecord
 from treadle.ports.sessions import SegmentRecord, SessionBasics, SessionRecord, make_default_title
 from treadle.stores.postgres.batch import explain_deleted_session
@@ -29,20 +30,21 @@ class PostgresSessions:
         owner: UserId | None = None,
         *,
         children: bool = True,
+        workspace: WorkspaceId | None = None,
     ) -> Sequence[SessionRecord]:
         names = None if agents is None else list(agents)
-        found = await self._database.rows("sessions", before, names, limit, None, owner, children)
+        found = await self._database.rows("sessions", before, names, limit, None, owner, children, workspace)
         return [_to_record(row) for row in found]
 
     async def basics(self, session_id: SessionId) -> SessionBasics | None:
         found = await self._database.row("basics_of_session", session_id)
         if found is None:
             return None
-        owner, agent, model = found
-        return SessionBasics(owner, unescape_nul(agent), model)
+        owner, agent, model, workspace, folder = found
+        return SessionBasics(owner, unescape_nul(agent), model, Workspace(workspace, folder))
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:
-        found = await self._database.row("sessions", None, None, 1, session_id, None, True)
+        found = await self._database.row("sessions", None, None, 1, session_id, None, True, None)
         if found is not None:
             return _to_record(found)
         if grave := await self._database.row("grave", session_id):
@@ -68,6 +70,12 @@ class PostgresSessions:
 
 
 def _to_record(row: PostgresRow) -> SessionRecord:
-    session_id, agent, *facts, title, model, beginning = row
-    shown = make_default_title(beginning) if title is None else unescape_nul(title)
-    return SessionRecord(session_id, unescape_nul(agent), *facts, title=shown, model=model)
+    session_id, agent, *facts, title, model, workspace, folder, beginning = row
+    return SessionRecord(
+        session_id,
+        unescape_nul(agent),
+        *facts,
+        title=make_default_title(beginning) if title is None else unescape_nul(title),
+        model=model,
+        workspace=Workspace(workspace, folder),
+    )

@@ -24,7 +24,7 @@ WHERE r.run_id = $1 ORDER BY e.sequence;
 SELECT session_id, deleted_at, deleted_by FROM deleted_runs JOIN deleted_sessions USING (session_id) WHERE run_id = $1;
 
 -- name: session_facts
-SELECT workspace, notes, r.run_id, segment_id, parent, reason, messages, opened_at
+SELECT n.workspace, notes, r.run_id, segment_id, parent, reason, messages, opened_at
 FROM runs AS r LEFT JOIN session_notes AS n ON n.session_id = $1
      LEFT JOIN (SELECT * FROM segments WHERE session_id = $1 ORDER BY id DESC LIMIT 1) AS s ON TRUE
 WHERE r.id = $2;

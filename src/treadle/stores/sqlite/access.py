@@ -33,6 +33,7 @@ class SqliteTokens:
             record.expires_at,
             record.owner,
             record.visibility,
+            record.multi_user,
         )
 
         def work(transaction: Transaction) -> None:
@@ -100,7 +101,7 @@ def _text(value: object) -> str | None:
 
 
 def to_token_record(row: Any) -> TokenRecord:
-    token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility = row
+    token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user = row
     return TokenRecord(
         token_id,
         name,
@@ -112,6 +113,7 @@ def to_token_record(row: Any) -> TokenRecord:
         None if quotas is None else msgspec.json.decode(quotas, type=Quotas),
         owner,
         visibility,
+        bool(multi_user),
     )
 
 

@@ -1,16 +1,17 @@
 -- name: insert_token
-INSERT INTO tokens (token_id, name, digest, scopes, agents, quotas, created_at, expires_at, owner, visibility)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO tokens (token_id, name, digest, scopes, agents, quotas, created_at, expires_at, owner, visibility,
+                    multi_user)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: token_by_digest
-SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility
+SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user
 FROM tokens WHERE digest = ?;
 
 -- name: token_digest
 SELECT digest FROM tokens WHERE token_id = ?;
 
 -- name: tokens
-SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility
+SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user
 FROM tokens ORDER BY created_at;
 
 -- name: revoke_token
@@ -33,7 +34,7 @@ INSERT INTO sign_ins (sign_in_id, digest, token_id, created_at, used_at) VALUES 
 
 -- name: sign_in_by_digest
 SELECT sign_in_id, sign_ins.token_id, sign_ins.created_at, used_at,
-       tokens.token_id, name, scopes, agents, tokens.created_at, expires_at, revoked_at, quotas, owner, visibility
+       tokens.token_id, name, scopes, agents, tokens.created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user
 FROM sign_ins LEFT JOIN tokens ON tokens.token_id = sign_ins.token_id WHERE sign_ins.digest = ?;
 
 -- name: use_sign_in

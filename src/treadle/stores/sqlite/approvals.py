@@ -5,7 +5,7 @@ from typing import Any
 
 from treadle.domain.envelope import Origin
 from treadle.domain.errors import UnknownApproval
-from treadle.domain.ids import ApprovalId, RunId, SessionId
+from treadle.domain.ids import ApprovalId, RunId
 from treadle.ports.approvals import ApprovalRecord, Grant
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 from treadle.stores.sqlite.writer import SqliteWriter
@@ -34,8 +34,8 @@ class SqliteApprovals:
 
         return await self._writer.read(work)
 
-    async def grants(self, session_id: SessionId) -> Sequence[Grant]:
-        return await self._writer.read(lambda db: [Grant(*row) for row in db.execute(SQL["grants"], (session_id,))])
+    async def grants(self, run_id: RunId) -> Sequence[Grant]:
+        return await self._writer.read(lambda db: [Grant(*row) for row in db.execute(SQL["grants"], (run_id,))])
 
 
 def _to_record(row: Any) -> ApprovalRecord:

@@ -31,7 +31,7 @@ from treadle.ports.journal import (
     SessionFacts,
 )
 from treadle.stores.concurrency import describe_full_agent, read_concurrency_limit
-from treadle.stores.owners import read_owner_of_run
+from treadle.stores.run_facts import read_owner_of_run, read_workspace_of_run
 from treadle.stores.sqlite.concurrency import Wakes, count_other_owned_runs, find_unblocked_runs
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 from treadle.stores.sqlite.projections import require_open_approval
@@ -99,7 +99,7 @@ class SqliteJournal:
         return await self._writer.write(work, then, patient=False) or origin.run_id
 
     def _insert_run(self, transaction: Transaction, new: RunDraft, key: str | None = None) -> None:
-        origin, now = new.origin, self._clock.now()
+        origin, now, workspace = new.origin, self._clock.now(), read_workspace_of_run(new.events)
         inserted = transaction.db.execute(
             SQL["insert_run"],
             (
@@ -112,6 +112,8 @@ class SqliteJournal:
                 IMMEDIATELY,
                 read_concurrency_limit(new.events),
                 read_owner_of_run(new.events),
+                workspace.id,
+                workspace.folder,
             ),
         )
         if inserted.fetchone() is None:

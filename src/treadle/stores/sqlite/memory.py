@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from treadle.domain.ids import AgentId
 from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemoryScope
 from treadle.domain.users import UserId
+from treadle.domain.workspaces import NO_WORKSPACE, WorkspaceId
 from treadle.ports.memory import NO_EXCLUSION, Assigned, Assignment, RecallExclusion, Vector
 from treadle.ports.memory_index import (
     MemoryHit,
@@ -27,6 +28,7 @@ from treadle.stores.memories import (
     LATEST_NOTES,
     MAX_CODE_CANDIDATES,
     MAX_MATCHES_PER_TERM,
+    MAX_SCANNED_MATCHES,
     compute_digest,
     list_query_marks,
     list_stored_marks,
@@ -60,13 +62,16 @@ class SqliteMemories:
         kind: MemoryKind | None = None,
         limit: int = 50,
         owner: UserId | None = None,
+        workspace: WorkspaceId | None = None,
     ) -> Sequence[Memory]:
         whose = tuple(each for each in (agent_id, owner) if each is not None)
         if agent_id is None:
             statement = SQL["memories" if owner is None else "memories_of_owner"]
         else:
             statement = SQL["memories_of_agent" if owner is None else "memories_of_agent_owner"]
-        return await self._writer.read(lambda db: _to_memories(db.execute(statement, (*whose, kind, limit))))
+        return await self._writer.read(
+            lambda db: _to_memories(db.execute(statement, (*whose, kind, limit, workspace)))
+        )
 
     async def find(self, memory_id: MemoryId) -> Memory | None:
         found = await self._writer.read(lambda db: db.execute(SQL["memory"], (memory_id,)).fetchone())
@@ -94,9 +99,16 @@ class SqliteMemories:
         ids = None if assignment.memory_ids is None else _to_json_list(assignment.memory_ids)
 
         def work(transaction: Transaction) -> Assigned:
-            values = (assignment.owner, ids, assignment.agent_id, assignment.before)
+            values = (
+                assignment.owner,
+                ids,
+                assignment.agent_id,
+                assignment.before,
+                assignment.workspace,
+                assignment.before_workspace,
+            )
             found = _to_memories(transaction.db.execute(SQL["memories_to_assign"], values).fetchall())
-            moved = sum([_assign_memory(transaction.db, memory, assignment.owner) for memory in found])
+            moved = sum([_assign_memory(transaction.db, memory, assignment) for memory in found])
             return Assigned(moved, len(found) - moved)
 
         return await self._writer.write(work, _do_nothing, patient=False)
@@ -162,7 +174,10 @@ class _View:
         self._db = db
 
     def _rows(self, statement: str, scope: MemoryScope, *values: Value) -> SqliteRows:
-        """Return the rows of a statement that has a variant for a single owner."""
+        """Return the rows of a statement that has variants for a workspace and for a single owner."""
+        if scope.workspace is not None:
+            where = (scope.agent_id, scope.workspace, scope.owner)
+            return self._db.execute(SQL[f"{statement}_of_workspace"], (*where, *values))
         if scope.owner is None:
             return self._db.execute(SQL[statement], (scope.agent_id, *values))
         return self._db.execute(SQL[f"{statement}_of_owner"], (scope.agent_id, scope.owner, *values))
@@ -178,7 +193,7 @@ class _View:
         if embedder is None:
             return MemoryOverview(False, notes)
         space = _find_space(self._db, scope, embedder)
-        above = self._rows("any_memory_above", scope, space[2] if space else 0).fetchone()
+        above = self._rows("any_memory_above", scope.indexed, space[2] if space else 0).fetchone()
         return MemoryOverview(False, notes, (space[1] or None) if space else None, above is not None)
 
     def find_nearest(
@@ -189,9 +204,11 @@ class _View:
             return ()
         excluded, (code, in_bytes) = self._list_excluded(without), pack_vector(vector)
         bindings = (space[0], code, MAX_CODE_CANDIDATES + len(excluded), in_bytes, _to_json_list(excluded), limit)
-        rows = _with_vector_functions(
-            self._db, lambda: self._db.execute(SQL["nearest_memories"], bindings).fetchall()
-        )
+        statement = "nearest_memories"
+        if scope.workspace is not None:
+            statement = "nearest_memories_of_workspace"
+            bindings = (*bindings, scope.agent_id, scope.workspace, scope.owner)
+        rows = _with_vector_functions(self._db, lambda: self._db.execute(SQL[statement], bindings).fetchall())
         return [_to_hit(row[1:], float(row[0])) for row in rows]
 
     def find_matching(
@@ -201,14 +218,17 @@ class _View:
             return ()
         marks = list_query_marks(scope)
         queries = dict.fromkeys([_build_query(term, marks) for term in terms])
-        found = [
-            [int(row[0]) for row in self._db.execute(SQL["memories_with_words"], (query, MAX_MATCHES_PER_TERM))]
-            for query in queries
-        ]
+        found = [[int(row[0]) for row in self._find_words(query, scope)] for query in queries]
         best = rank_by_words(found, self._list_excluded(without), limit)
         rows = self._rows("memories_by_number", scope, _to_json_list(best))
         hits = {row[0]: _to_hit(row[1:]) for row in rows}
         return [hits[number] for number in best if number in hits]
+
+    def _find_words(self, query: str, scope: MemoryScope) -> SqliteRows:
+        if scope.workspace is None:
+            return self._db.execute(SQL["memories_with_words"], (query, MAX_MATCHES_PER_TERM))
+        wanted = (query, MAX_MATCHES_PER_TERM, scope.workspace, MAX_SCANNED_MATCHES)
+        return self._db.execute(SQL["memories_with_words_of_workspace"], wanted)
 
     def list_unembedded(
         self, scope: MemoryScope, embedder: str, dimensions: int | None, limit: int
@@ -219,8 +239,11 @@ class _View:
         rows = self._rows("memories_above", scope, done_to, limit)
         return [Pending(int(row[0]), hit.memory, hit.line) for row in rows for hit in (_to_hit(row[1:]),)]
 
-    def find_same(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
-        found = self._db.execute(SQL["same_memory"], (agent_id, owner, compute_digest(text))).fetchone()
+    def find_same(
+        self, agent_id: AgentId, owner: UserId, text: str, workspace: WorkspaceId = NO_WORKSPACE
+    ) -> MemoryId | None:
+        whose = (agent_id, owner, workspace)
+        found = self._db.execute(SQL["same_memory"], (*whose, compute_digest(text))).fetchone()
         return None if found is None else str(found[0])
 
     def _list_excluded(self, without: RecallExclusion) -> list[int]:
@@ -287,14 +310,17 @@ def forget_memory(db: SqliteDatabase, memory_id: MemoryId) -> bool:
     return True
 
 
-def _assign_memory(db: SqliteDatabase, memory: Memory, owner: UserId) -> bool:
-    """Give a memory to another owner under a new number. If the owner already has that fact, merge the usage counts
-    into it and return False."""
+def _assign_memory(db: SqliteDatabase, memory: Memory, assignment: Assignment) -> bool:
+    """Give a memory to another owner or workspace under a new number. If the owner already has that fact there,
+    merge the usage counts into it and return False."""
+    owner = memory.owner if assignment.owner is None else assignment.owner
+    workspace = memory.workspace if assignment.workspace is None else assignment.workspace
     forget_memory(db, memory.memory_id)
-    if insert_memory(db, replace(memory, owner=owner)):
+    if insert_memory(db, replace(memory, owner=owner, workspace=workspace)):
         return True
     used = (memory.used_at, memory.uses, memory.pinned)
-    db.execute(SQL["merge_memory"], (*used, memory.agent_id, owner, compute_digest(memory.text))).fetchall()
+    same = (memory.agent_id, owner, workspace, compute_digest(memory.text))
+    db.execute(SQL["merge_memory"], (*used, *same)).fetchall()
     return False
 
 

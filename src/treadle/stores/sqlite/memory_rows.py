@@ -49,6 +49,7 @@ def insert_memory(db: SqliteDatabase, memory: Memory) -> bool:
             memory.session_id,
             memory.run_id,
             memory.owner,
+            memory.workspace,
         ),
     ).fetchone()
     if found is None:
@@ -70,15 +71,16 @@ def _project_saved(db: SqliteDatabase, run: int, draft: Draft) -> None:
     if (memory := _build_run_memory(db, run, draft, data.memory_id, data.text)) is None:
         return
     if data.repeats is not None:
-        repeated = (at, data.pinned, data.repeats, memory.agent_id, memory.owner)
+        repeated = (at, data.pinned, data.repeats, memory.agent_id, memory.owner, memory.workspace)
         if db.execute(SQL["repeat_memory"], repeated).fetchall():
             return
     fact = Memory(
         memory.memory_id, memory.agent_id, "long_term", memory.text, at, data.source,
         pinned=data.pinned, session_id=memory.session_id, run_id=memory.run_id, owner=memory.owner,
+        workspace=memory.workspace,
     )  # fmt: skip
     if not insert_memory(db, fact):
-        same = (at, data.pinned, fact.agent_id, fact.owner, compute_digest(fact.text))
+        same = (at, data.pinned, fact.agent_id, fact.owner, fact.workspace, compute_digest(fact.text))
         db.execute(SQL["repeat_same_memory"], same).fetchall()
 
 
@@ -94,7 +96,7 @@ def _build_run_memory(db: SqliteDatabase, run: int, draft: Draft, memory_id: str
     found = db.execute(SQL["run_of_memory"], (run,)).fetchone()
     if found is None or not text.strip() or db.execute(SQL["has_memory"], (memory_id,)).fetchone():
         return None
-    agent_id, session_id, run_id, owner = found
+    agent_id, session_id, run_id, owner, workspace = found
     return Memory(
         memory_id,
         agent_id,
@@ -104,6 +106,7 @@ def _build_run_memory(db: SqliteDatabase, run: int, draft: Draft, memory_id: str
         session_id=session_id,
         run_id=run_id,
         owner=owner,
+        workspace=workspace,
     )
 
 

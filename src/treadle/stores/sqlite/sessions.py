@@ -9,6 +9,7 @@ from treadle.domain.envelope import decode_data
 from treadle.domain.events import RunEnd
 from treadle.domain.ids import SessionId
 from treadle.domain.users import UserId
+from treadle.domain.workspaces import Workspace, WorkspaceId
 from treadle.ports.journal import RunRecord
 from treadle.ports.sessions import SegmentRecord, SessionBasics, SessionRecord, make_default_title
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
@@ -30,18 +31,19 @@ class SqliteSessions:
         owner: UserId | None = None,
         *,
         children: bool = True,
+        workspace: WorkspaceId | None = None,
     ) -> Sequence[SessionRecord]:
         names = None if agents is None else msgspec.json.encode(agents).decode()
         if owner is None:
-            statement, wanted = SQL["sessions"], (before, names, limit, children)
+            statement, wanted = SQL["sessions"], (before, names, limit, children, workspace)
         else:
-            statement, wanted = SQL["sessions_of_owner"], (before, names, limit, children, owner)
+            statement, wanted = SQL["sessions_of_owner"], (before, names, limit, children, owner, workspace)
         found = await self._writer.read(lambda db: db.execute(statement, wanted).fetchall())
         return [_to_record(row) for row in found]
 
     async def basics(self, session_id: SessionId) -> SessionBasics | None:
         found = await self._writer.read(lambda db: db.execute(SQL["basics_of_session"], (session_id,)).fetchone())
-        return None if found is None else SessionBasics(*found)
+        return None if found is None else _to_basics(found)
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:
         def look(db: SqliteDatabase) -> SessionRecord | None:
@@ -78,6 +80,12 @@ class SqliteSessions:
         return [SegmentRecord(*row) for row in found]
 
 
+def _to_basics(row: Any) -> SessionBasics:
+    owner, agent, model, workspace, folder = row
+    return SessionBasics(owner, agent, model, Workspace(workspace, folder))
+
+
 def _to_record(row: Any) -> SessionRecord:
-    *facts, title, model, beginning = row
-    return SessionRecord(*facts, title=title or make_default_title(beginning), model=model)
+    *facts, title, model, workspace, folder, beginning = row
+    shown = title or make_default_title(beginning)
+    return SessionRecord(*facts, title=shown, model=model, workspace=Workspace(workspace, folder))

@@ -1,7 +1,7 @@
 -- name: insert_run
 INSERT INTO runs (run_id, session_id, agent_id, parent_run_id, submission_key, created_at, status, epoch, wake_at, places,
-                  owner)
-SELECT ?1, ?2, ?3, ?4, ?5, ?6, 'pending', 0, ?7, ?8, ?9
+                  owner, workspace, folder)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, 'pending', 0, ?7, ?8, ?9, ?10, ?11
 WHERE NOT EXISTS (SELECT 1 FROM deleted_sessions WHERE session_id = ?2)
   AND coalesce((SELECT owner FROM runs WHERE session_id = ?2 ORDER BY id LIMIT 1), ?9) = ?9
 RETURNING id;
@@ -10,8 +10,10 @@ RETURNING id;
 SELECT owner FROM runs WHERE session_id = ? ORDER BY id LIMIT 1;
 
 -- name: basics_of_session
-SELECT owner, coalesce(name, ''), session_model FROM runs LEFT JOIN agents USING (agent_id)
-WHERE session_id = ? ORDER BY runs.id LIMIT 1;
+SELECT first.owner, coalesce(name, ''), first.session_model, latest.workspace, latest.folder
+FROM runs AS first LEFT JOIN agents USING (agent_id)
+     JOIN runs AS latest ON latest.id = (SELECT max(id) FROM runs WHERE session_id = ?1)
+WHERE first.session_id = ?1 ORDER BY first.id LIMIT 1;
 
 -- name: run_of_submission
 SELECT run_id FROM runs WHERE submission_key = ?;
@@ -56,7 +58,7 @@ INSERT INTO said (session_id, run, messages, whole) VALUES (?, ?, ?, ?);
 SELECT max(run) FROM said WHERE session_id = ? AND run < ?;
 
 -- name: session_facts
-SELECT workspace, notes, run_id, segment_id, parent, reason, messages, opened_at
+SELECT session_notes.workspace, notes, run_id, segment_id, parent, reason, messages, opened_at
 FROM runs LEFT JOIN session_notes ON session_notes.session_id = ?1
      LEFT JOIN (SELECT * FROM segments WHERE session_id = ?1 ORDER BY id DESC LIMIT 1)
 WHERE runs.id = ?2;
@@ -215,11 +217,13 @@ FROM approvals JOIN runs ON runs.id = run
 WHERE decision IS NULL AND outcome IS NULL AND run_id = ? ORDER BY requested_at;
 
 -- name: grants
-SELECT tool, pattern FROM grants WHERE session_id = ?;
+SELECT DISTINCT tool, pattern FROM runs AS this JOIN grants USING (session_id, workspace)
+WHERE this.run_id = ? AND grants.run <= this.id AND grants.run > coalesce(
+    (SELECT max(id) FROM runs WHERE session_id = this.session_id AND workspace <> this.workspace AND id < this.id), 0);
 
 -- name: grant_what_was_approved
-INSERT OR IGNORE INTO grants (session_id, tool, pattern)
-SELECT session_id, tool, pattern FROM approvals JOIN runs ON runs.id = run
+INSERT OR IGNORE INTO grants (session_id, workspace, tool, pattern, run)
+SELECT session_id, workspace, tool, pattern, run FROM approvals JOIN runs ON runs.id = run
 WHERE approval_id = ? AND pattern IS NOT NULL;
 
 -- name: keep_result
@@ -237,6 +241,8 @@ SELECT session_id,
        (SELECT owner FROM runs AS one WHERE one.id = first),
        (SELECT title FROM runs AS one WHERE one.id = first),
        (SELECT session_model FROM runs AS one WHERE one.id = first),
+       (SELECT workspace FROM runs AS one WHERE one.id = last),
+       (SELECT folder FROM runs AS one WHERE one.id = last),
        (SELECT substr(data, 1, 2000) FROM events WHERE run = first AND sequence <= 8
         AND type IN ('user_message', 'run_forked') ORDER BY type DESC LIMIT 1)
 FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs, sum(outcome IS NULL) AS unfinished,
@@ -246,6 +252,7 @@ WHERE (?1 IS NULL OR last < (SELECT max(id) FROM runs WHERE session_id = ?1))
   AND (?2 IS NULL OR (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.id = first)
                      IN (SELECT value FROM json_each(?2)))
   AND (?4 OR (SELECT parent_run_id FROM runs AS one WHERE one.id = first) IS NULL)
+  AND (?5 IS NULL OR (SELECT workspace FROM runs AS one WHERE one.id = last) = ?5)
 ORDER BY last DESC LIMIT ?3;
 
 -- name: sessions_of_owner
@@ -256,6 +263,8 @@ SELECT session_id,
        (SELECT owner FROM runs AS one WHERE one.id = first),
        (SELECT title FROM runs AS one WHERE one.id = first),
        (SELECT session_model FROM runs AS one WHERE one.id = first),
+       (SELECT workspace FROM runs AS one WHERE one.id = last),
+       (SELECT folder FROM runs AS one WHERE one.id = last),
        (SELECT substr(data, 1, 2000) FROM events WHERE run = first AND sequence <= 8
         AND type IN ('user_message', 'run_forked') ORDER BY type DESC LIMIT 1)
 FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs, sum(outcome IS NULL) AS unfinished,
@@ -265,6 +274,7 @@ WHERE (?1 IS NULL OR last < (SELECT max(id) FROM runs WHERE session_id = ?1 AND 
   AND (?2 IS NULL OR (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.id = first)
                      IN (SELECT value FROM json_each(?2)))
   AND (?4 OR (SELECT parent_run_id FROM runs AS one WHERE one.id = first) IS NULL)
+  AND (?6 IS NULL OR (SELECT workspace FROM runs AS one WHERE one.id = last) = ?6)
 ORDER BY last DESC LIMIT ?3;
 
 -- name: session
@@ -275,9 +285,11 @@ SELECT session_id,
        (SELECT owner FROM runs AS one WHERE one.id = first),
        (SELECT title FROM runs AS one WHERE one.id = first),
        (SELECT session_model FROM runs AS one WHERE one.id = first),
+       (SELECT workspace FROM runs AS one WHERE one.id = last),
+       (SELECT folder FROM runs AS one WHERE one.id = last),
        (SELECT substr(data, 1, 2000) FROM events WHERE run = first AND sequence <= 8
         AND type IN ('user_message', 'run_forked') ORDER BY type DESC LIMIT 1)
-FROM (SELECT session_id, min(id) AS first, count(*) AS runs, sum(outcome IS NULL) AS unfinished,
+FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs, sum(outcome IS NULL) AS unfinished,
              min(created_at) AS first_at, max(created_at) AS latest_at
       FROM runs WHERE session_id = ? GROUP BY session_id) AS listed;
 

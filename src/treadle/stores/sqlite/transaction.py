@@ -13,7 +13,7 @@ from treadle.domain.errors import RunDeleted, SessionDeleted, UnknownRun
 from treadle.domain.ids import Instant, RunId, SessionId
 from treadle.domain.time_format import format_minute
 from treadle.ports.journal import RunDraft, RunFilter, RunRecord
-from treadle.stores.owners import explain_taken_session, read_owner_of_run
+from treadle.stores.run_facts import explain_taken_session, read_owner_of_run
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase, Value
 from treadle.stores.sqlite.projections import PROJECTIONS
 from treadle.stores.sqlite.reservations import settle, settle_lost_call

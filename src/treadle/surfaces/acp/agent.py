@@ -55,12 +55,13 @@ from treadle.surfaces.acp.settings import (
 )
 from treadle.surfaces.acp.stdio import StdioTransport
 from treadle.system.clock import TimeOrderedIds
+from treadle.system.workspace_identity import identify_workspace
 
 if TYPE_CHECKING:
     from treadle.surfaces.cli.home_link import HomeLink
 
 SETUP = "setup"
-PAGE, MAX_SEARCHED = 50, 500
+PAGE = 50
 log = logging.getLogger(__name__)
 
 
@@ -217,7 +218,9 @@ class EditorAgent:
         folder = check_folder(cwd, additional_directories)
         stored, past = self._folder.read(session_id), await self._read_last_settings(link, session_id)
         if stored is None and past is None:
-            raise UnknownSession(f"There is no session {session_id}. `treadle sessions list` shows them.")
+            raise UnknownSession(f"There is no session {session_id}. `treadle sessions list --all` shows them.")
+        if past is not None:
+            await self._refuse_other_workspace(link, SessionId(session_id), folder)
         known = self._sessions.get(session_id)
         if known is not None and known.session.has_prompt:
             raise InvalidState(
@@ -230,6 +233,17 @@ class EditorAgent:
             await opened.session.read_past(is_shown=is_shown)
         self._transport.after_response(opened.begin)
         return opened
+
+    async def _refuse_other_workspace(self, link: "HomeLink", session_id: SessionId, folder: Path) -> None:
+        """Raise UsageError if a session works in another workspace: what was allowed there is not allowed here."""
+        from treadle.operations import sessions
+
+        there = (await link.call(sessions.SHOW, sessions.ShowSession(session_id))).workspace
+        if there is not None and there.id != identify_workspace(folder):
+            raise UsageError(
+                f"The session {session_id} works in {there.folder}, not in {folder}. Open that folder, "
+                f"or move the session here: `treadle chat --session {session_id} --here`."
+            )
 
     async def _read_last_settings(self, link: "HomeLink", session_id: str) -> SessionSettings | None:
         """Return what the last run of a session used; None if the session has no runs."""
@@ -268,32 +282,25 @@ class EditorAgent:
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **kwargs: Any
     ) -> ListSessionsResponse:
-        """List sessions, the latest first, with the folders that they worked in."""
-        from treadle.operations import runs, sessions
-        from treadle.operations.local_admin import AGENT
+        """List sessions, the latest first, of all folders or of one workspace."""
+        from treadle.operations import sessions
 
         link = await self._require_link()
         if cwd is not None and not Path(cwd).is_absolute():
             raise UsageError(f"cwd must be an absolute path, found `{cwd}`. Send the whole path of the folder.")
-        found: list[SessionInfo] = []
-        for _ in range(MAX_SEARCHED // PAGE):
-            page = await link.call(sessions.LIST, sessions.ListSessions(cursor, PAGE))
-            for view in page.items:
-                spec = await link.call(AGENT, runs.OneRun(view.first_run))
-                folder = str(self._home.workspace_path(spec))
-                if cwd is None or folder == str(Path(cwd)):
-                    found.append(
-                        SessionInfo(
-                            session_id=view.session_id,
-                            cwd=folder,
-                            title=view.title or None,
-                            updated_at=view.latest_at.isoformat(),
-                        )
-                    )
-            cursor = page.next
-            if cursor is None or len(found) >= PAGE // 2:
-                break
-        return ListSessionsResponse(sessions=found, next_cursor=cursor)
+        workspace = None if cwd is None else identify_workspace(cwd)
+        page = await link.call(sessions.LIST, sessions.ListSessions(cursor, PAGE, workspace=workspace))
+        found = [
+            SessionInfo(
+                session_id=view.session_id,
+                cwd=view.workspace.folder,
+                title=view.title or None,
+                updated_at=view.latest_at.isoformat(),
+            )
+            for view in page.items
+            if view.workspace is not None
+        ]
+        return ListSessionsResponse(sessions=found, next_cursor=page.next)
 
     @report_errors
     async def close_session(self, session_id: str, **kwargs: Any) -> CloseSessionResponse:

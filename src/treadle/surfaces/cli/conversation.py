@@ -16,12 +16,10 @@ from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import COMMAND_NAMES
 from treadle.domain.errors import UnknownSession, UsageError
-from treadle.domain.ids import RunId, SessionId
+from treadle.domain.ids import SessionId
 from treadle.domain.messages import Message, user
 from treadle.domain.suggestions import find_closest
-from treadle.operations import runs, sessions
-from treadle.operations.local_admin import AGENT, SUBMIT, SubmitWhole
-from treadle.operations.operation import Caller, list_items
+from treadle.operations.local_admin import SUBMIT, SubmitWhole
 from treadle.operations.submissions import Submission
 from treadle.ports.tool import Tool
 from treadle.surfaces.cli.connection import HomeAccess, current_home, open_home
@@ -29,9 +27,9 @@ from treadle.surfaces.cli.follow import Follower, FollowOptions, add_endpoint, l
 from treadle.surfaces.cli.output import note
 from treadle.surfaces.cli.process import Stop
 from treadle.surfaces.cli.references import LAST, find_session
+from treadle.surfaces.cli.session_folder import FolderChoice, choose_folder, find_agent_folder, use_current_folder
+from treadle.system.workspace_identity import identify_workspace
 
-MAX_SEARCHED_SESSIONS = 100
-"""Sessions, latest first, among which --continue looks for one of the current folder."""
 PROMPT = ">"
 LEAVE = ("/exit", "/quit")
 
@@ -49,6 +47,8 @@ class RunArguments(Struct, frozen=True):
     tools: tuple[str, ...] | None = None
     functions: tuple[Path, ...] = ()
     interactive: bool = False
+    folder: FolderChoice | None = None
+    """Where a session of another workspace continues."""
 
 
 class RunConversation:
@@ -77,7 +77,10 @@ class RunConversation:
                 await follower.announce()
                 if stop.asked.is_set():
                     return stop.exit_code
-                self._session = await self._find_session(access, follower)
+                self._session = await self._find_session(access, follower, agent)
+                if self._session is not None:
+                    agent = await choose_folder(access.client, self._session, agent, request.folder)
+                agent = use_current_folder(agent)
                 code = await self._send(access, follower, agent, request.message) if request.message else 0
                 if request.interactive:
                     code = await self._ask_for_more(access, follower, agent, code)
@@ -125,15 +128,14 @@ class RunConversation:
         files = self._request.files if text == self._request.message else ()
         return user(text, *map(make_attachment, files))
 
-    async def _find_session(self, access: HomeAccess, follower: Follower) -> SessionId | None:
+    async def _find_session(self, access: HomeAccess, follower: Follower, agent: AgentSpec) -> SessionId | None:
         """Return the session to continue; None for a new one."""
-        if self._request.continues:
-            return await find_session_here(access.client, Path.cwd())
-        if self._request.session is None:
+        if self._request.session is None and not self._request.continues:
             return None
-        wanted = self._request.session
+        wanted = LAST if self._request.session is None else self._request.session
+        workspace = identify_workspace(find_agent_folder(agent))
         try:
-            found = await find_session(access.client, wanted, whole_title=True)
+            found = await find_session(access.client, wanted, workspace, whole_title=True)
         except UnknownSession:
             if wanted == LAST:
                 raise
@@ -160,7 +162,7 @@ class RunConversation:
             agent = msgspec.structs.replace(agent, persona=request.system)
         if self._options.base_url is not None:
             agent = msgspec.structs.replace(agent, provider=add_endpoint(engine, self._options.base_url))
-        return use_current_folder(agent)
+        return agent
 
 
 def find_agent(home: Home, name: str, model: str | None) -> AgentSpec:
@@ -171,24 +173,6 @@ def find_agent(home: Home, name: str, model: str | None) -> AgentSpec:
     if not model.strip():
         raise UsageError("-m names no model. Write -m provider/model-id.")
     return msgspec.structs.replace(agent, model=model, provider=None)
-
-
-def use_current_folder(agent: AgentSpec) -> AgentSpec:
-    """Return an agent that works in the current folder, unless it has a folder of its own."""
-    return agent if agent.workspace is not None else apply_options(agent, {"workspace": Path.cwd()})
-
-
-async def find_session_here(caller: Caller, folder: Path) -> SessionId:
-    """Return the latest session whose agent worked in this folder."""
-    for session in await list_items(caller, sessions.LIST, sessions.ListSessions(), MAX_SEARCHED_SESSIONS):
-        found = (await caller.call(runs.LIST, runs.ListRuns(session_id=session.session_id, limit=1))).items
-        if found and await _read_workspace(caller, found[0].run_id) == str(folder):
-            return session.session_id
-    raise UsageError(f"No session has used the folder {folder} yet. Leave out --continue to start one.")
-
-
-async def _read_workspace(caller: Caller, run_id: RunId) -> str | None:
-    return (await caller.call(AGENT, runs.OneRun(run_id))).workspace
 
 
 def load_functions(path: Path) -> list[Tool]:

@@ -1,13 +1,17 @@
 """Ids as people type them: whole, a unique beginning, `last`, or the title of a session."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from treadle.bootstrap.callers import open_readonly_memory_caller
 from treadle.config.home import Home
 from treadle.domain.errors import UnknownApproval, UnknownRun, UnknownSession, UsageError
 from treadle.domain.ids import ApprovalId, RunId, SessionId
+from treadle.domain.workspaces import WorkspaceId
 from treadle.operations import approvals, runs, sessions
 from treadle.operations.operation import Caller, list_items
+from treadle.operations.sessions import SessionView
+from treadle.surfaces.cli.session_folder import find_current_workspace
 
 LAST = "last"
 ID_DIGITS = 32
@@ -22,10 +26,10 @@ async def find_run(caller: Caller, reference: str) -> RunId:
     """Return the id of the run that a reference names. Raises UnknownRun or UsageError."""
     _refuse_empty(reference, "run")
     if reference == LAST:
-        newest = (await caller.call(runs.LIST, runs.ListRuns(limit=1))).items
-        if not newest:
-            raise UnknownRun("There are no runs yet.")
-        return newest[0].run_id
+        session_id = await _find_latest_session(caller, find_current_workspace())
+        if session_id is None:
+            raise UnknownRun(await _explain_none_here(caller, "run"))
+        return (await caller.call(runs.LIST, runs.ListRuns(session_id=session_id, limit=1))).items[0].run_id
     prefix = _prefix(reference, "run")
     if prefix is None:
         _refuse_short(reference)
@@ -37,15 +41,19 @@ async def find_run(caller: Caller, reference: str) -> RunId:
     return RunId(find_only(reference, found, "runs"))
 
 
-async def find_session(caller: Caller, reference: str, *, whole_title: bool = False) -> SessionId:
-    """Return the id of the session that a reference names. Raises UnknownSession or UsageError. With `whole_title`,
-    the beginning of a title is not enough."""
+async def find_session(
+    caller: Caller, reference: str, workspace: WorkspaceId | None = None, *, whole_title: bool = False
+) -> SessionId:
+    """Return the id of the session that a reference names. Raises UnknownSession or UsageError. `last` and titles
+    mean a workspace, by default that of the current folder; a title that no session there has may be one of
+    another workspace. With `whole_title`, the beginning of a title is not enough."""
     _refuse_empty(reference, "session")
+    here = find_current_workspace() if workspace is None else workspace
     if reference == LAST:
-        latest = (await caller.call(sessions.LIST, sessions.ListSessions(limit=1))).items
-        if not latest:
-            raise UnknownSession("There are no sessions yet.")
-        return latest[0].session_id
+        latest = await _find_latest_session(caller, here)
+        if latest is None:
+            raise UnknownSession(await _explain_none_here(caller, "session"))
+        return latest
     try:
         return (await caller.call(sessions.SHOW, sessions.ShowSession(SessionId(reference)))).session_id
     except UnknownSession:
@@ -53,13 +61,40 @@ async def find_session(caller: Caller, reference: str, *, whole_title: bool = Fa
         known = await list_items(caller, sessions.LIST, sessions.ListSessions(children=True), MAX_SESSIONS)
         wanted = reference.casefold()
         found = [each.session_id for each in known if prefix and each.session_id.startswith(prefix)]
-        found = found or [each.session_id for each in known if each.title.casefold() == wanted]
+        found = found or _prefer_workspace([each for each in known if each.title.casefold() == wanted], here)
         if not whole_title:
             found = found or [each.session_id for each in known if each.session_id.startswith(reference)]
-            found = found or [each.session_id for each in known if each.title.casefold().startswith(wanted)]
+            begun = [each for each in known if each.title.casefold().startswith(wanted)]
+            found = found or _prefer_workspace(begun, here)
         if not found:
             raise
     return SessionId(find_only(reference, found, "sessions"))
+
+
+async def _find_latest_session(caller: Caller, workspace: WorkspaceId) -> SessionId | None:
+    """Return the session of a workspace with the latest run, or None if it has none."""
+    latest = (await caller.call(sessions.LIST, sessions.ListSessions(limit=1, workspace=workspace))).items
+    return latest[0].session_id if latest else None
+
+
+async def _explain_none_here(caller: Caller, thing: str) -> str:
+    """Return that the current folder has no such thing, with the latest of other folders."""
+    latest = (await caller.call(sessions.LIST, sessions.ListSessions(limit=1))).items
+    if not latest:
+        return f"There are no {thing}s yet."
+    there = latest[0].workspace
+    place = "" if there is None else f", in {there.folder}"
+    listed = "treadle sessions list --all" if thing == "session" else "treadle runs list"
+    return (
+        f"No {thing} has used the folder {Path.cwd()} yet, and `{LAST}` means the current folder. "
+        f"The latest session is {latest[0].session_id}{place}. `{listed}` shows those of all folders."
+    )
+
+
+def _prefer_workspace(found: Sequence[SessionView], workspace: WorkspaceId) -> list[SessionId]:
+    """Return the sessions of a workspace if there are any, otherwise all that were found."""
+    own = [each for each in found if each.workspace is not None and each.workspace.id == workspace]
+    return [each.session_id for each in own or found]
 
 
 async def find_approval(caller: Caller, reference: str) -> ApprovalId:
@@ -70,9 +105,13 @@ async def find_approval(caller: Caller, reference: str) -> ApprovalId:
         return ApprovalId(reference)
     pending = (await caller.call(approvals.LIST, approvals.ListApprovals())).items
     if reference == LAST:
-        if not pending:
-            raise UnknownApproval("No approvals are pending.")
-        return pending[-1].approval_id
+        here = find_current_workspace()
+        for each in reversed(pending):
+            there = (await caller.call(sessions.SHOW, sessions.ShowSession(each.session_id))).workspace
+            if there is None or there.id == here:
+                return each.approval_id
+        elsewhere = f" {len(pending)} are pending in other folders: `treadle approvals list`." if pending else ""
+        raise UnknownApproval(f"No approvals are pending in the folder {Path.cwd()}.{elsewhere}")
     found = [each.approval_id for each in pending if prefix and each.approval_id.startswith(prefix)]
     if not found:
         raise UnknownApproval(

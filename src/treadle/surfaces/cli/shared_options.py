@@ -7,6 +7,7 @@ from treadle.surfaces.cli.command_line import Argument, Option
 
 if TYPE_CHECKING:
     from treadle.domain.events import Decision
+    from treadle.surfaces.cli.session_folder import FolderChoice
 
 Json = Annotated[bool, Option("--json", help="Print JSON, one value per line.")]
 EventsJson = Annotated[bool, Option("--json", help="Print every event as JSON, one per line.")]
@@ -54,6 +55,22 @@ FurtherDecisions = Annotated[
     bool | None,
     Option("--yes/--no", help="Approve or deny every further request. Default: ask at the terminal."),
 ]
+
+
+Here = Annotated[
+    bool,
+    Option("--here", help="Continue a session of another folder in this one. What was allowed for it is dropped."),
+]
+There = Annotated[bool, Option("--there", help="Continue a session of another folder in its own folder.")]
+
+
+def folder_choice_of(here: bool, there: bool) -> "FolderChoice | None":
+    """Return the folder that --here or --there chooses. Raise UsageError for both."""
+    if here and there:
+        from treadle.domain.errors import UsageError
+
+        raise UsageError("--here and --there exclude each other. Use one of them.")
+    return "here" if here else "there" if there else None
 
 
 def decision_of(yes: bool | None) -> "Decision | None":

@@ -27,6 +27,9 @@ from treadle.surfaces.http.open_streams import OpenStreams
 from treadle.surfaces.http.problems import make_problem_response
 from treadle.surfaces.http.request_encoding import refuse_invalid_text
 
+USER_HEADER = b"x-treadle-user"
+"""Names the user that a request is for, of those whom a token serves."""
+MAX_SERVED_CHARACTERS = 1000
 PUBLIC_PATHS = ("/healthz", "/readyz")
 """Paths that reveal nothing and need no token."""
 SIGNED_PATH = re.compile(r"/v1/(?:hooks/[^/]+|channels/[^/]+/webhook)")
@@ -81,7 +84,9 @@ class TokenAuthentication:
     async def _authenticate(self, scope: Scope) -> None:
         refuse_invalid_text(scope)
         headers = _read_headers(
-            scope, b"host", b"origin", b"authorization", b"cookie", b"sec-fetch-site", cookies.HEADER
+            scope,
+            *(b"host", b"origin", b"authorization", b"cookie", b"sec-fetch-site", cookies.HEADER),
+            USER_HEADER,
         )
         host = headers[b"host"].lower()
         if _host_name(host) not in self._hosts:
@@ -97,7 +102,8 @@ class TokenAuthentication:
             return
         principal, hold = await self._identify(scope, headers, host)
         if principal is not None:
-            state["principal"], state["hold"] = principal, hold
+            state["principal"] = principal.for_user(headers[USER_HEADER][:MAX_SERVED_CHARACTERS] or None)
+            state["hold"] = hold
         elif not (scope["type"] == "http" and _needs_no_token(path, scope["method"])):
             raise make_unauthorized()
         elif path == cookies.SIGN_IN_PATH:

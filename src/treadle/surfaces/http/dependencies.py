@@ -18,6 +18,11 @@ def get_context(request: ApiRequest) -> Context:
     return get_services(request).for_caller(get_principal(request), submission_key(request.scope))
 
 
+def act_for_user(request: ApiRequest, name: str | None) -> None:
+    """Continue a request on behalf of a user whom its sender serves, if it names one."""
+    get_state(request.scope)["principal"] = get_principal(request).for_user(name or None)
+
+
 def get_services(request: ApiRequest) -> Context:
     """Return the services of the engine, for a route that needs no principal."""
     return request.app.state.context

@@ -24,7 +24,7 @@ async def submit_run(
     name: FromPath[str], data: JSONBody[NewRun], request: ApiRequest, wait: Wait = None
 ) -> Response[Accepted | RunDetail]:
     """Serve `runs.start`."""
-    context = get_context(request)
+    context = get_context(request).for_user(data.user)
     agent, principal = context.visible_agent(name), context.principal
     session = None if data.session_id is None else await context.open_session(data.session_id)
     ticket = await context.service.submit(
@@ -37,6 +37,7 @@ async def submit_run(
             token=principal.token_id,
             token_quotas=principal.quotas,
             user=principal.user,
+            anonymous=principal.is_anonymous,
             only_own=principal.only_owner is not None,
             has_own_model=data.overrides is not None and data.overrides.model is not None,
             after_current=data.after_current,

@@ -83,7 +83,7 @@ class McpBackend:
         """Return a run. A caller that may only run sees the runs of its own user."""
         may_read = self.principal.may("read")
         shown = await self._call(runs.SHOW, runs.ShowRun(RunId(run_id), wait), scope="read" if may_read else "run")
-        if not may_read and shown.owner != self.principal.user:
+        if not may_read and not self.principal.owns(shown.owner):
             raise NotPermitted
         return shown
 

@@ -66,6 +66,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         preferences: Preferences,
         session: SessionId | None = None,
         background: str | None = None,
+        folder: Path | None = None,
     ) -> None:
         self.palette = find_palette(choose_theme(preferences.theme, background))  # before Textual reads NO_COLOR
         os.environ.pop("NO_COLOR", None)  # the plain theme has no colours; Textual would add greys
@@ -77,7 +78,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         self.link = link
         self.display_state = DisplayState(self)
         self.chat = Chat(link, agent, self.display_state)
-        self._first_session = session
+        self._first_session, self._first_folder = session, folder
         self.view = TranscriptView(lambda: self.chat.transcript, self.palette)
         self.view.thinking, self.view.details = preferences.thinking, preferences.details
         self.prompt = MessageEditor()
@@ -129,7 +130,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
                 self.exit(Leaving())
                 return
             self.flash(said)
-        await self.chat.start(self._first_session)
+        await self.chat.start(self._first_session, self._first_folder)
         self.welcome()
         self.input.show_mode()
         self.display_state.show_state()
@@ -271,7 +272,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         self.push_screen(HelpScreen(self.palette))
 
     def action_sessions(self) -> None:
-        self.perform(self.runner.choose_session(""))
+        self.perform(self.runner.sessions.choose(""))
 
     def action_models(self) -> None:
         self.perform(self.runner.choose_model(""))

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable
 from contextlib import aclosing, suppress
 from contextvars import copy_context
+from pathlib import Path
 
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec
@@ -31,8 +32,9 @@ from treadle.operations.run_control import (
 from treadle.operations.run_control import Attachment as SentAttachment
 from treadle.operations.runs import RunView
 from treadle.operations.submissions import Submission
-from treadle.surfaces.cli.conversation import find_agent, use_current_folder
+from treadle.surfaces.cli.conversation import find_agent
 from treadle.surfaces.cli.home_link import HomeLink, LinkState
+from treadle.surfaces.cli.session_folder import use_folder
 from treadle.surfaces.cli.session_runs import find_next_run
 from treadle.surfaces.tui.chat_state import (
     ChatListener,
@@ -66,6 +68,7 @@ class Chat:
         self.link = link
         self.agent_name = agent
         self.model = model
+        self.folder = Path.cwd()
         self.session_id: SessionId | None = None
         self.title = ""
         self.queued: list[QueuedMessage] = []
@@ -106,7 +109,7 @@ class Chat:
 
     def spec(self) -> AgentSpec:
         """Return the agent as its file is now, with the chosen model. Raise UsageError if no model is set."""
-        return use_current_folder(find_agent(self.link.home, self.agent_name, self.model))
+        return use_folder(find_agent(self.link.home, self.agent_name, self.model), str(self.folder))
 
     def has_model(self) -> bool:
         """Return whether a model is set for the agent. Raise ConfigError if its files cannot be read."""
@@ -119,15 +122,19 @@ class Chat:
 
     # ── Sessions ──
 
-    async def start(self, session_id: SessionId | None) -> None:
-        """Begin with a session, or with a new one."""
+    async def start(self, session_id: SessionId | None, folder: Path | None = None) -> None:
+        """Begin with a session, or with a new one, in a folder or in the current one."""
         self._context = copy_context()  # what the display needs in tasks that other tasks cause
         self._feeding = asyncio.create_task(self._feed())
-        await self.open_session(session_id)
+        await self.open_session(session_id, folder=folder)
 
-    async def open_session(self, session_id: SessionId | None, agent: str | None = None) -> None:
-        """Show another session; None begins a new one, with this agent. Messages sent meanwhile go there."""
+    async def open_session(
+        self, session_id: SessionId | None, agent: str | None = None, folder: Path | None = None
+    ) -> None:
+        """Show another session, which continues in this folder or in the current one; None begins a new one, with
+        this agent. Messages sent meanwhile go there."""
         async with self._order:
+            self.folder = folder or Path.cwd()
             if agent is not None:
                 self.agent_name, self.model = agent, None
             await self._open_session(session_id)

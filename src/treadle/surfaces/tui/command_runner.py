@@ -1,7 +1,6 @@
 """Performs the slash commands of the UI."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,8 +8,7 @@ from treadle.domain.errors import TreadleError, UsageError
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.money import format_cost
 from treadle.operations import runs, sessions
-from treadle.operations.operation import list_items
-from treadle.surfaces.cli.output import short_id, when
+from treadle.surfaces.cli.output import short_id
 from treadle.surfaces.cli.terminal import inert
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.commands import Slash
@@ -20,13 +18,13 @@ from treadle.surfaces.tui.model_choice import list_model_rows
 from treadle.surfaces.tui.run_commands import change_run
 from treadle.surfaces.tui.session_export import export_markdown
 from treadle.surfaces.tui.session_pages import SessionPages
+from treadle.surfaces.tui.session_picker import SessionPicker
 from treadle.surfaces.tui.themes import DARK, LIGHT, NAMES
 from treadle.surfaces.tui.transcript import AnswerItem, CallItem, UserItem
 
 if TYPE_CHECKING:
     from treadle.surfaces.tui.picker_screen import Picked, PickerRow, PickerScreen
 
-MAX_LISTED_SESSIONS = 500
 _FENCED = re.compile(r"^(`{3,}|~{3,})[^\n]*\n(.*?)^\1`*\s*$", re.MULTILINE | re.DOTALL)
 
 
@@ -35,6 +33,7 @@ class CommandRunner:
 
     def __init__(self, app: ControlledApp) -> None:
         self._app = app
+        self.sessions = SessionPicker(app, self.choose_fork)
 
     async def run(self, command: Slash, argument: str) -> None:
         """Perform a command."""
@@ -45,7 +44,7 @@ class CommandRunner:
             case "/new":
                 await self.start_session()
             case "/sessions":
-                await self.choose_session(argument)
+                await self.sessions.choose(argument)
             case "/model":
                 await self.choose_model(argument)
             case "/agent":
@@ -53,7 +52,7 @@ class CommandRunner:
             case "/fork":
                 await self.choose_fork(app.chat.session_id)
             case "/rename":
-                app.flash(await self._rename(self._session(), argument))
+                app.flash(await self.sessions.rename(self._session(), argument))
             case "/diff":
                 await self._show_changes(argument)
             case "/cost":
@@ -114,75 +113,8 @@ class CommandRunner:
         self._app.welcome()
         self._app.flash(texts.NEW_SESSION)
 
-    async def choose_session(self, query: str) -> None:
-        """Show the list of sessions and do what the user chooses."""
-        from treadle.surfaces.tui.picker_screen import PickerScreen
-
-        app, notice, highlighted = self._app, "", ""
-        while True:
-            picked = await self._pick(
-                PickerScreen(
-                    app.palette,
-                    texts.SESSIONS_TITLE,
-                    texts.SESSIONS_HINT,
-                    self.list_sessions,
-                    search=self._search,
-                    edits=True,
-                    query=query,
-                    notice=notice,
-                    highlighted=highlighted,
-                )
-            )
-            if picked is None:
-                return
-            session_id = SessionId(picked.key)
-            match picked.action:
-                case "open":
-                    await app.chat.open_session(session_id)
-                    app.view.follow_end()
-                    return
-                case "fork":
-                    await self.choose_fork(session_id)
-                    return
-                case "rename" | "delete":
-                    notice, highlighted = await self._change_session(session_id, picked), picked.key
-
-    async def _change_session(self, session_id: SessionId, picked: "Picked") -> str:
-        """Rename or delete a session. Return what to tell the user in the list, which opens again."""
-        try:
-            if picked.action == "rename":
-                return await self._rename(session_id, picked.text)
-            return await self._delete(session_id)
-        except TreadleError as error:
-            return str(error)
-
-    async def list_sessions(self) -> "list[PickerRow]":
-        """Return the rows of the session picker."""
-        found = await list_items(self._app.link, sessions.LIST, sessions.ListSessions(), MAX_LISTED_SESSIONS)
-        return [_session_row(each) for each in found]
-
-    async def _search(self, query: str) -> "Sequence[PickerRow]":
-        """Search the messages of all sessions."""
-        from treadle.surfaces.tui.session_search import search_sessions
-
-        return await search_sessions(self._app.link, query)
-
     async def _pick(self, screen: "PickerScreen") -> "Picked | None":
         return await self._app.ask(screen)
-
-    async def _rename(self, session_id: SessionId, title: str) -> str:
-        if not title.strip():
-            raise UsageError(texts.EMPTY_TITLE)
-        view = await self._app.link.call(sessions.RENAME, sessions.RenameSession(session_id, title.strip()))
-        if session_id == self._app.chat.session_id:
-            self._app.chat.title = view.title
-        return texts.RENAMED.format(title=view.title)
-
-    async def _delete(self, session_id: SessionId) -> str:
-        if session_id == self._app.chat.session_id:
-            return texts.DELETE_CURRENT
-        await self._app.link.call(sessions.DELETE, sessions.DeleteSession(session_id))
-        return texts.DELETED
 
     async def choose_fork(self, session_id: SessionId | None) -> None:
         """Let the user choose a message of a session to fork from, and change it in the prompt."""
@@ -360,14 +292,6 @@ class CommandRunner:
 def _resolve(name: str, folder: Path) -> Path:
     """Return the file that the user names, in a folder unless its path is absolute."""
     return folder.absolute() / Path(name).expanduser()
-
-
-def _session_row(view: sessions.SessionView) -> "PickerRow":
-    from treadle.surfaces.tui.picker_screen import PickerRow
-
-    noun = "run" if view.runs == 1 else "runs"
-    detail = f"{view.agent} · {when(view.latest_at)} · {view.runs} {noun}"
-    return PickerRow(view.session_id, view.title or view.session_id, detail, "●" if view.unfinished else "")
 
 
 def _describe_agent(app: ControlledApp, name: str) -> str:

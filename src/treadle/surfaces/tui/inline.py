@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 from treadle.domain.errors import TreadleError, UsageError
@@ -43,9 +44,9 @@ SUPPORTED = ("/help", "/new", "/model", "/queue", "/unqueue", "/resume", "/cance
 class InlineChat(ChatListener):
     """Holds a conversation on standard input and output."""
 
-    def __init__(self, link: HomeLink, agent: str, session: SessionId | None) -> None:
+    def __init__(self, link: HomeLink, agent: str, session: SessionId | None, folder: Path | None = None) -> None:
         self._chat = Chat(link, agent, self)
-        self._session = session
+        self._session, self._folder = session, folder
         colours = find_colours(sys.stdout)
         self._colours = colours
         self._palette = find_palette(PLAIN_NAME) if colours is None else make_terminal_palette()
@@ -68,7 +69,7 @@ class InlineChat(ChatListener):
         try:
             if not self._chat.has_model() and not await set_up_model(self._chat.link.home, self._say, self._ask):
                 return 0
-            await self._chat.start(self._session)
+            await self._chat.start(self._session, self._folder)
             self._print_items()
             self._say(texts.INLINE_HINT)
             self._prompt()

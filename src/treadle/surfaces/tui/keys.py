@@ -57,6 +57,7 @@ KEYS: tuple[Key, ...] = (
     Key("output", "next_call", ("right",), "Show the call after."),
     Key("output", "close", ("escape", "q", "f6", "ctrl+c"), "Close the output."),
     Key("picker", "close", ("escape",), "Close the list."),
+    Key("picker", "all", ("ctrl+o",), "List the sessions of all folders, or of this one."),
     Key("picker", "fork", ("ctrl+f",), "Fork the session from one of its messages."),
     Key("picker", "rename", ("ctrl+e",), "Rename the session."),
     Key("picker", "delete", ("ctrl+x",), "Delete the session."),

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -15,10 +16,12 @@ from treadle.bootstrap.stores import ONLY_OWN
 from treadle.config.home import Home
 from treadle.domain.errors import UnknownSession, UsageError
 from treadle.domain.ids import SessionId
+from treadle.operations import sessions
 from treadle.surfaces.cli.connection import current_home
 from treadle.surfaces.cli.home_link import HomeLink
 from treadle.surfaces.cli.output import note
-from treadle.surfaces.cli.references import find_session
+from treadle.surfaces.cli.references import LAST, find_session
+from treadle.surfaces.cli.session_folder import FolderChoice, choose_folder
 from treadle.surfaces.cli.terminal import columns
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.leaving import Leaving
@@ -33,6 +36,8 @@ class ChatOptions(Struct, frozen=True):
     agent: str = "default"
     session: str | None = None
     inline: bool = False
+    folder: FolderChoice | None = None
+    """Where a session of another workspace continues."""
 
 
 async def open_chat(options: ChatOptions) -> int:
@@ -45,25 +50,28 @@ async def open_chat(options: ChatOptions) -> int:
     link = HomeLink(home, lambda: make_quiet_engine(home))
     await link.open()
     try:
-        session = await _find_session(link, options.session)
+        session = await _find_session(link, options)
+        folder = None if session is None else await _choose_folder(link, session, options)
         if options.inline or os.environ.get("TERM") == "dumb":
             from treadle.surfaces.tui.inline import InlineChat
 
-            return await InlineChat(link, options.agent, session).hold()
-        return await _show(link, home, options, session)
+            return await InlineChat(link, options.agent, session, folder).hold()
+        return await _show(link, home, options, session, folder)
     finally:
         closing = asyncio.create_task(link.close())
         await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
 
 
-async def _show(link: HomeLink, home: Home, options: ChatOptions, session: SessionId | None) -> int:
+async def _show(
+    link: HomeLink, home: Home, options: ChatOptions, session: SessionId | None, folder: Path | None
+) -> int:
     from treadle.surfaces.tui.app import TreadleApp
     from treadle.surfaces.tui.background_colour import detect_background
     from treadle.surfaces.tui.terminal_output import print_transcript
 
     preferences = read_preferences(home.path)
     background = detect_background() if preferences.theme is None else None
-    app = TreadleApp(link, options.agent, preferences, session, background)
+    app = TreadleApp(link, options.agent, preferences, session, background, folder)
     _tune_collector()
     with _quiet_logs(app):
         left = await app.run_async(mouse=preferences.mouse)
@@ -98,13 +106,26 @@ def make_quiet_engine(home: Home) -> HostedEngine:
     return engine
 
 
-async def _find_session(link: HomeLink, wanted: str | None) -> SessionId | None:
-    if wanted is None:
+async def _find_session(link: HomeLink, options: ChatOptions) -> SessionId | None:
+    if (wanted := options.session) is None:
         return None
     try:
         return await find_session(link, wanted, whole_title=True)
-    except UnknownSession:
-        raise UsageError(f"There is no session `{wanted}`. `treadle sessions list` shows them.") from None
+    except UnknownSession as error:
+        if wanted == LAST:
+            raise UsageError(str(error)) from None
+        raise UsageError(f"There is no session `{wanted}`. `treadle sessions list --all` shows them.") from None
+
+
+async def _choose_folder(link: HomeLink, session: SessionId, options: ChatOptions) -> Path | None:
+    """Return the folder in which a session continues; None: the current one."""
+    detail = await link.call(sessions.SHOW, sessions.ShowSession(session))
+    name = detail.agent if detail.agent in link.home.agents() else options.agent
+    if name not in link.home.agents():
+        return None  # the default agent, before it has a model: it asks for one first
+    agent = link.home.agent(name)
+    chosen = await choose_folder(link, session, agent, options.folder)
+    return None if chosen.workspace is None or agent.workspace is not None else Path(chosen.workspace)
 
 
 class _FlashHandler(logging.Handler):

@@ -22,7 +22,7 @@ from treadle.surfaces.tui.suggestions import rank
 SEARCH_PAUSE_SECONDS = 0.25
 MAX_WIDTH, MARGINS = 100, 5
 """Columns of the list, and of its border, padding and scrollbar."""
-PickedAction = Literal["open", "fork", "rename", "delete"]
+PickedAction = Literal["open", "fork", "rename", "delete", "all"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,8 @@ class Picked:
     key: str
     action: PickedAction = "open"
     text: str = ""
+    query: str = ""
+    """The search, for a list that opens again."""
 
 
 Search = Callable[[str], Awaitable[Sequence[PickerRow]]]
@@ -277,6 +279,11 @@ class PickerScreen(ModalScreen[Picked | None]):
                     "pagedown": self._list.action_page_down,
                     "pageup": self._list.action_page_up,
                 }[key]()
+            case "all" if self._edits and self._renaming is None:
+                event.stop()
+                event.prevent_default()
+                row = self._chosen
+                self.dismiss(Picked("" if row is None else row.key, "all", query=self.query_one(Input).value))
             case "fork" | "rename" | "delete" as action if self._edits and self._renaming is None:
                 event.stop()
                 event.prevent_default()

@@ -172,8 +172,13 @@ LEFT_PARKED = "{run_id} is parked. Open it again: treadle chat --session {sessio
 RESUME_HINT = "Open this session again: treadle chat --session {session_id}"
 
 # ── Pickers ──
-SESSIONS_TITLE = "Sessions"
-SESSIONS_HINT = "Enter opens · Ctrl-F fork · Ctrl-E rename · Ctrl-X delete · Esc closes"
+SESSIONS_TITLE = "Sessions of this folder"
+ALL_SESSIONS_TITLE = "Sessions of all folders"
+SESSIONS_HINT = "Enter opens · Ctrl-O all folders · Ctrl-F fork\nCtrl-E rename · Ctrl-X delete · Esc closes"
+OTHER_FOLDER = "This session works in {folder}."
+WORK_HERE = "Work here, in {folder}. What was allowed for the session no longer applies."
+WORK_THERE = "Continue in {folder}."
+NOT_OPENED = "Not opened."
 MODELS_TITLE = "Models"
 MODELS_HINT = "Enter selects · type any provider/model-id · Esc closes"
 AGENTS_TITLE = "Agents"

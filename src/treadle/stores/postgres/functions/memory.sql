@@ -41,17 +41,18 @@ $$;
 
 -- Store a memory with its words, and return whether it is new. A memory whose id exists, or a fact whose text exists, is
 -- left unchanged.
-CREATE OR REPLACE FUNCTION keep_memory(kept JSONB, agent_id_ TEXT, owner_ TEXT, session_id_ TEXT, run_id_ TEXT)
-RETURNS BOOLEAN LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION keep_memory(
+    kept JSONB, agent_id_ TEXT, owner_ TEXT, workspace_ TEXT, session_id_ TEXT, run_id_ TEXT
+) RETURNS BOOLEAN LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM hold_memories();
     INSERT INTO memories (memory_id, agent_id, kind, text, words, lexemes, digest, created_at, source, used_at, uses,
-                          pinned, session_id, run_id, owner)
+                          pinned, session_id, run_id, owner, workspace)
     VALUES (kept->>'memory_id', agent_id_, kept->>'kind', kept->>'text', kept->>'words',
             marked_words(kept->'lexemes', agent_id_, owner_),
             decode(kept->>'digest', 'hex'), (kept->>'created_at')::FLOAT8, kept->>'source',
             (kept->>'used_at')::FLOAT8, (kept->>'uses')::INTEGER, (kept->>'pinned')::BOOLEAN, session_id_, run_id_,
-            owner_)
+            owner_, workspace_)
     ON CONFLICT DO NOTHING;
     RETURN FOUND;
 END $$;
@@ -63,7 +64,8 @@ DECLARE
     count INTEGER := 0;
 BEGIN
     FOR kept IN SELECT value FROM jsonb_array_elements(all_) LOOP
-        IF keep_memory(kept, kept->>'agent_id', kept->>'owner', kept->>'session_id', kept->>'run_id') THEN
+        IF keep_memory(kept, kept->>'agent_id', kept->>'owner', coalesce(kept->>'workspace', ''), kept->>'session_id',
+                       kept->>'run_id') THEN
             count := count + 1;
         END IF;
     END LOOP;
@@ -82,10 +84,13 @@ BEGIN
         RETURN;
     END IF;
     SELECT id INTO same FROM memories
-    WHERE memory_id = kept->>'repeats' AND agent_id = whose.agent_id AND owner = whose.owner;
-    IF same IS NULL AND NOT keep_memory(kept, whose.agent_id, whose.owner, whose.session_id, whose.run_id) THEN
+    WHERE memory_id = kept->>'repeats' AND agent_id = whose.agent_id AND owner = whose.owner AND workspace = whose.workspace;
+    IF same IS NULL AND NOT keep_memory(
+        kept, whose.agent_id, whose.owner, whose.workspace, whose.session_id, whose.run_id
+    ) THEN
         SELECT id INTO same FROM memories
-        WHERE agent_id = whose.agent_id AND owner = whose.owner AND kind = 'long_term' AND digest = decode(kept->>'digest', 'hex')
+        WHERE agent_id = whose.agent_id AND owner = whose.owner AND workspace = whose.workspace AND kind = 'long_term'
+          AND digest = decode(kept->>'digest', 'hex')
           AND kept->>'kind' = 'long_term';
     END IF;
     IF same IS NOT NULL THEN
@@ -164,10 +169,11 @@ BEGIN
     END IF;
 END $$;
 
--- Assign memories to another owner, each under a new number, and compute their vectors again. A fact that the new owner
--- already has is kept, and the usage counts are merged into it. Return how many were moved and how many merged.
+-- Assign memories to another owner or workspace, each under a new number, and compute their vectors again. A fact that the new owner
+-- already has there is kept, and the usage counts are merged into it. Return how many were moved and how many merged.
 CREATE OR REPLACE FUNCTION assign_memories(
-    owner_ TEXT, ids TEXT[], agent_id_ TEXT, before TEXT, OUT moved INTEGER, OUT merged INTEGER
+    owner_ TEXT, ids TEXT[], agent_id_ TEXT, before TEXT, workspace_ TEXT, before_workspace TEXT,
+    OUT moved INTEGER, OUT merged INTEGER
 ) LANGUAGE plpgsql AS $$
 DECLARE
     each memories;
@@ -177,13 +183,13 @@ BEGIN
     PERFORM hold_memories();
     FOR each IN
         SELECT * FROM memories
-        WHERE owner <> owner_ AND (ids IS NULL OR memory_id = ANY(ids)) AND (agent_id_ IS NULL OR agent_id = agent_id_)
-          AND (before IS NULL OR owner = before)
+        WHERE (coalesce(owner_, owner) <> owner OR coalesce(workspace_, workspace) <> workspace) AND (ids IS NULL OR memory_id = ANY(ids)) AND (agent_id_ IS NULL OR agent_id = agent_id_)
+          AND (before IS NULL OR owner = before) AND (before_workspace IS NULL OR workspace = before_workspace)
         ORDER BY id FOR UPDATE
     LOOP
         SELECT id INTO same FROM memories
-        WHERE each.kind = 'long_term' AND agent_id = each.agent_id AND owner = owner_ AND kind = 'long_term'
-          AND digest = each.digest;
+        WHERE each.kind = 'long_term' AND agent_id = each.agent_id AND owner = coalesce(owner_, each.owner)
+          AND workspace = coalesce(workspace_, each.workspace) AND kind = 'long_term' AND digest = each.digest;
         IF same IS NOT NULL THEN
             UPDATE memories
             SET used_at = greatest(used_at, each.used_at), uses = uses + each.uses, pinned = pinned OR each.pinned
@@ -194,10 +200,10 @@ BEGIN
             DELETE FROM memory_codes WHERE memory = each.id;
             DELETE FROM memory_vectors WHERE memory = each.id;
             UPDATE memories
-            SET id = DEFAULT, owner = owner_,
+            SET id = DEFAULT, owner = coalesce(owner_, owner), workspace = coalesce(workspace_, workspace),
                 lexemes = marked_words((
                     SELECT coalesce(jsonb_agg(substr(lexeme, length(mark_of(agent_id, owner)) + 1)), '[]')
-                    FROM unnest(lexemes) WHERE starts_with(lexeme, mark_of(agent_id, owner))), agent_id, owner_)
+                    FROM unnest(lexemes) WHERE starts_with(lexeme, mark_of(agent_id, owner))), agent_id, coalesce(owner_, owner))
             WHERE id = each.id;
             moved := moved + 1;
         END IF;

@@ -16,8 +16,8 @@ BEGIN
             UPDATE approvals SET decision = each->>'decision'
             WHERE approval_id = each->>'approval_id' AND decision IS NULL;
             IF (each->>'remember')::BOOLEAN THEN
-                INSERT INTO grants (session_id, tool, pattern)
-                SELECT runs.session_id, tool, pattern FROM approvals JOIN runs ON runs.id = run
+                INSERT INTO grants (session_id, workspace, tool, pattern, run)
+                SELECT runs.session_id, runs.workspace, tool, pattern, run FROM approvals JOIN runs ON runs.id = run
                 WHERE approval_id = each->>'approval_id' AND pattern IS NOT NULL
                 ON CONFLICT DO NOTHING;
             END IF;

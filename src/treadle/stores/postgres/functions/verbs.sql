@@ -42,9 +42,10 @@ BEGIN
         RETURN;
     END IF;
     INSERT INTO runs (run_id, session_id, agent_id, parent_run_id, submission_key, created_at, status, wake_at, sequence,
-                      places, owner)
+                      places, owner, workspace, folder)
     VALUES (op->>'run', op->>'session', op->>'agent', op->>'parent', op->>'key', now_, 'pending', 0,
-            (op->'events')::INTEGER, (op->>'places')::INTEGER, coalesce(op->>'owner', 'local'))
+            (op->'events')::INTEGER, (op->>'places')::INTEGER, coalesce(op->>'owner', 'local'),
+            coalesce(op->>'workspace', ''), coalesce(op->>'folder', ''))
     RETURNING id INTO run;
     answer := '{}'; first := 1; events := op->'events';
     IF op ? 'beside' THEN

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.command_line import Group, Option
+from treadle.surfaces.cli.shared_options import Here, There, folder_choice_of
 
 group = Group()
 
@@ -22,10 +23,13 @@ def chat(
         str | None,
         Option(
             metavar="SESSION",
-            help="Open this session: its id, a beginning of it, its title, or `last`. Default: a new session.",
+            help="Open this session: its id, a beginning of it, its title, or `last`, which means the current "
+            "folder. Default: a new session.",
             suggest=completion.session_ids,
         ),
     ] = None,
+    here: Here = False,
+    there: There = False,
     inline: Annotated[
         bool, Option("--inline", help="Print line by line, without the full screen and without colours if wanted.")
     ] = False,
@@ -40,4 +44,4 @@ def chat(
         raise UsageError(INSTALL)
     from treadle.surfaces.tui.launch import ChatOptions, open_chat
 
-    return open_chat(ChatOptions(agent, session, inline))
+    return open_chat(ChatOptions(agent, session, inline, folder_choice_of(here, there)))

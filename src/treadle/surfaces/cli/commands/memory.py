@@ -32,10 +32,15 @@ from treadle.surfaces.cli.output import (
     when,
 )
 from treadle.surfaces.cli.references import find_memories
+from treadle.surfaces.cli.session_folder import find_agent_folder
 from treadle.surfaces.cli.shared_options import AgentOption, Json
+from treadle.system.workspace_identity import identify_workspace
 
 AnyAgent = Annotated[
     str | None, Option("-a", "--agent", metavar="NAME", help="Only this agent. Default: all agents.")
+]
+AnyWorkspace = Annotated[
+    Path | None, Option("--workspace", metavar="PATH", help="Only the workspace of this folder. Default: all.")
 ]
 OneUser = Annotated[str, Option("--user", metavar="NAME", help="The user. Default: the local user.")]
 AnyUser = Annotated[str | None, Option("--user", metavar="NAME", help="Only this user. Default: all users.")]
@@ -53,16 +58,19 @@ async def list_memories(
     kind: Annotated[Kind | None, Option(help="Only this kind.")] = None,
     limit: Annotated[int, Option(min=1, help="Maximum number of rows.")] = 50,
     user: AnyUser = None,
+    workspace: AnyWorkspace = None,
     json: Json = False,
 ) -> int:
     """List memories, newest first."""
     home = current_home()
+    place = None if workspace is None else identify_workspace(workspace)
     async with open_readonly_memory_caller(home) as caller:
         await _refuse_unknown(home, caller, agent)
-        found = await caller.context.memory.list(agent, kind, limit, user)
+        found = await caller.context.memory.list(agent, kind, limit, user, place)
     head = (
         *("MEMORY", Column("AGENT", shrinks_to=8), Column("USER", shrinks_to=5, is_optional=True)),
-        *(Column("PINNED", is_optional=True), Column("KIND", is_optional=True), "SAVED", TEXT),
+        *(Column("PINNED", is_optional=True), Column("KIND", is_optional=True)),
+        *(Column("WORKSPACE", shrinks_to=12, is_optional=True), "SAVED", TEXT),
     )
     of_agent = "" if agent is None else f" of the agent `{agent}`"
     of_user = "" if user is None else f" of the user `{user}`"
@@ -76,16 +84,19 @@ async def search_memories(
     agent: AgentOption = "default",
     limit: Annotated[int, Option(min=1, max=50, help="Maximum number of memories.")] = 5,
     user: OneUser = "local",
+    workspace: AnyWorkspace = None,
     json: Json = False,
 ) -> int:
     """Show which memories an agent recalls for a text in a run of a user, with their scores. An agent with
-    `memory: {shared: true}` recalls the memories of all users."""
+    `memory: {shared: true}` recalls the memories of all users. Without --workspace, those of all workspaces are
+    searched."""
     home = current_home()
+    place = None if workspace is None else identify_workspace(workspace)
     async with open_readonly_memory_caller(home) as caller:
         await _refuse_unknown(home, caller, agent)
         settings = _settings(home, agent)
         owner = None if settings.shared else user
-        recall = await caller.context.memory.search(agent, text, limit, settings.embedder, owner)
+        recall = await caller.context.memory.search(agent, text, limit, settings.embedder, owner, place)
     if recall.degraded is not None:
         note(f"Searched by words alone: {recall.degraded.reason}")
     if json:
@@ -111,14 +122,20 @@ async def add_memory(
     kind: Annotated[Kind, Option(help="A fact, or a journal note.")] = "long_term",
     pinned: Annotated[bool, Option("--pinned", help="Pin the memory.")] = False,
     user: OneUser = "local",
+    workspace: Annotated[
+        Path | None,
+        Option(metavar="PATH", help="The folder that it belongs to. Default: the agent's, or the current one."),
+    ] = None,
     json: Json = False,
 ) -> int:
-    """Add a memory."""
+    """Add a memory to an agent, in a workspace."""
     home = current_home()
     text = _decode(sys.stdin.buffer.read()) if text == "-" else text
     await _refuse_unknown_agent(home, agent)
+    place = identify_workspace(_find_folder(home, agent) if workspace is None else workspace)
     async with open_admin_caller(home, open_owning_memory_caller) as caller:
-        added = await caller.call(memories.SAVE, memories.SaveMemory(agent, text, kind, pinned, user))
+        wanted = memories.SaveMemory(agent, text, kind, pinned, user, place)
+        added = await caller.call(memories.SAVE, wanted)
     saved = SavedMemory(added[0].memory_id if added else None)
     said = f"Saved as {saved.memory_id}, for `{agent}`." if added else f"`{agent}` already remembers this."
     print_result(saved, said, json=json)
@@ -157,7 +174,10 @@ async def forget_memories(memory_ids: Ids, json: Json = False) -> int:
 
 @group.command("assign")
 async def assign_memories(
-    user: Annotated[str, Argument(metavar="USER", help="The new owner. `local` is the local user.")],
+    user: Annotated[
+        str | None,
+        Argument(metavar="[USER]", help="The new owner. `local` is the local user. Optional with --workspace."),
+    ] = None,
     memory_ids: Annotated[
         list[str] | None,
         Argument(metavar="[MEMORY…]", help="The ids of memories, mem_…, their beginnings, or `last`."),
@@ -166,19 +186,47 @@ async def assign_memories(
     from_user: Annotated[
         str | None, Option("--from-user", metavar="NAME", help="Only this user. Default: all users.")
     ] = None,
+    workspace: Annotated[
+        Path | None,
+        Option(metavar="PATH", help="The new workspace. Without ids and --from-workspace: of those without one."),
+    ] = None,
+    from_workspace: Annotated[
+        Path | None, Option("--from-workspace", metavar="PATH", help="Only of this workspace, as it was named.")
+    ] = None,
     json: Json = False,
 ) -> int:
-    """Assign memories to a user: those that match all of the ids, --agent and --from-user. At least one of them is
-    required. A fact that the user already has is merged."""
+    """Assign memories to a user or a workspace: those that match all of the ids, --agent, --from-user and
+    --from-workspace. A fact that the user already has there is merged.
+
+    Memories from before workspaces belong to none: `treadle memory assign --workspace PATH` gives them one."""
     home = current_home()
     await _refuse_unknown_agent(home, agent)
+    if user is not None and user.startswith("mem_"):
+        user, memory_ids = None, [user, *(memory_ids or ())]
     found = tuple(await find_memories(home, memory_ids)) if memory_ids else None
-    wanted = memories.AssignMemories(user, found, agent, from_user)
+    place = None if workspace is None else identify_workspace(_require_folder(workspace))
+    before = None if from_workspace is None else identify_workspace(from_workspace)
+    wanted = memories.AssignMemories(user, found, agent, from_user, place, before)
     async with open_admin_caller(home, open_owning_memory_caller) as caller:
         assigned = await caller.call(memories.ASSIGN, wanted)
-    merged = f"; {assigned.merged} merged with facts that `{user}` already has" if assigned.merged else ""
-    print_result(assigned, f"Assigned {_count(assigned.moved)} to `{user}`{merged}.", json=json)
+    target = " in ".join([f"`{each}`" for each in (user, place) if each is not None])
+    merged = f"; {assigned.merged} merged with facts that were there already" if assigned.merged else ""
+    print_result(assigned, f"Assigned {_count(assigned.moved)} to {target}{merged}.", json=json)
     return 0
+
+
+def _require_folder(path: Path) -> Path:
+    if not path.is_dir():
+        raise UsageError(f"--workspace {path} is not a folder. Name the folder of the project.")
+    return path
+
+
+def _find_folder(home: Home, agent: str) -> str:
+    """Return the folder in which an agent would work when it is called here."""
+    try:
+        return find_agent_folder(home.agent(agent))
+    except UsageError:  # the default agent before it has a model
+        return str(Path.cwd())
 
 
 @group.command("export")
@@ -254,7 +302,8 @@ def _settings(home: Home, agent: str) -> MemorySettings:
 
 def _row(item: MemoryLine) -> tuple[str, ...]:
     pinned = "yes" if item.pinned else ""
-    return short_id(item.memory_id or ""), item.agent or "", item.owner, pinned, item.kind, _date(item), item.text
+    facts = (short_id(item.memory_id or ""), item.agent or "", item.owner, pinned, item.kind, item.workspace)
+    return *facts, _date(item), item.text
 
 
 def _found_row(hit: FoundMemory, agent: str) -> tuple[str, ...]:

@@ -6,7 +6,15 @@ from typing import Annotated, Any
 
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.shared_options import BaseUrl, Decisions, EventsJson, decision_of
+from treadle.surfaces.cli.shared_options import (
+    BaseUrl,
+    Decisions,
+    EventsJson,
+    Here,
+    There,
+    decision_of,
+    folder_choice_of,
+)
 
 group = Group()
 
@@ -43,6 +51,8 @@ def run(
     resume: Annotated[
         bool, Option("-c", "--continue", help="Continue the latest session of the current folder.")
     ] = False,
+    here: Here = False,
+    there: There = False,
     system: Annotated[
         str | None, Option("-s", "--system", metavar="TEXT", help="Use this system prompt instead of the persona.")
     ] = None,
@@ -91,5 +101,6 @@ def run(
         None if tools is None else tuple(name.strip() for name in tools.split(",") if name.strip()),
         tuple(functions or ()),
         interactive,
+        folder_choice_of(here, there),
     )
     return RunConversation(request, FollowOptions(json, base_url, decision_of(yes), plain)).hold()

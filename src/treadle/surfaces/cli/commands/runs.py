@@ -359,9 +359,9 @@ async def _fork(
     from treadle.operations.forks import Fork
     from treadle.operations.local_admin import FORK, ForkWhole
     from treadle.surfaces.cli.connection import open_home
-    from treadle.surfaces.cli.conversation import use_current_folder
     from treadle.surfaces.cli.follow import add_endpoint, make_engine
     from treadle.surfaces.cli.process import Stop
+    from treadle.surfaces.cli.session_folder import use_current_folder
 
     home = current_home()
     spec = None if agent is None else use_current_folder(home.agent(agent, model))

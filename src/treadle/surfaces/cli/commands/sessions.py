@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import Annotated
 
 from treadle.bootstrap.callers import open_owning_caller, open_readonly_caller
@@ -27,26 +28,36 @@ from treadle.surfaces.cli.output import (
 )
 from treadle.surfaces.cli.references import find_session
 from treadle.surfaces.cli.run_view import read_messages, state_of
+from treadle.surfaces.cli.session_folder import find_current_workspace
 from treadle.surfaces.cli.shared_options import Json, Limit, SessionArgument, Yes
 from treadle.surfaces.cli.terminal import one_line
 
 group = Group("sessions")
+ELSEWHERE = "No session has used the folder {folder} yet. Those of other folders: treadle sessions list --all"
+Everywhere = Annotated[bool, Option("--all", help="List the sessions of all folders, with their folder.")]
 Children = Annotated[bool, Option("--children", help="Also list the sessions of sub-agents.")]
 
 
 @group.command("list")
-async def list_sessions(limit: Limit = 20, children: Children = False, json: Json = False) -> int:
-    """List sessions, latest first."""
+async def list_sessions(
+    limit: Limit = 20, everywhere: Everywhere = False, children: Children = False, json: Json = False
+) -> int:
+    """List the sessions of the current workspace, latest first."""
+    wanted = sessions.ListSessions(children=children, workspace=None if everywhere else find_current_workspace())
     async with open_readonly_caller() as caller:
-        views = await list_items(caller, sessions.LIST, sessions.ListSessions(children=children), limit)
+        views = await list_items(caller, sessions.LIST, wanted, limit)
+        others = [] if views or everywhere else await list_items(caller, sessions.LIST, sessions.ListSessions(), 1)
     head = (
         "SESSION",
         "LATEST",
         Column("RUNS", is_number=True),
         Column("AGENT", shrinks_to=8),
         Column("TITLE", shrinks_to=20),
+        *((Column("FOLDER", shrinks_to=16),) if everywhere else ()),
     )
-    print_list(views, head, _row, json=json, empty='No sessions yet. Start one: treadle run "Hello."')
+    empty = ELSEWHERE.format(folder=Path.cwd()) if others else 'No sessions yet. Start one: treadle run "Hello."'
+    row = _make_row_with_folder if everywhere else _row
+    print_list(views, head, row, json=json, empty=empty)
     return 0
 
 
@@ -131,9 +142,14 @@ def _row(view: SessionView) -> tuple[str, ...]:
     return short_id(view.session_id), when(view.latest_at), str(view.runs), view.agent, view.title
 
 
+def _make_row_with_folder(view: SessionView) -> tuple[str, ...]:
+    return (*_row(view), "" if view.workspace is None else view.workspace.folder)
+
+
 def _print_session(view: SessionDetail, shown: Sequence[RunView], messages: Sequence[str]) -> None:
     fields = (("session", view.session_id), ("title", view.title), ("agent", view.agent))
-    print_fields((*fields, ("model", view.model), ("runs", view.runs)), width=10)
+    folder = None if view.workspace is None else view.workspace.folder
+    print_fields((*fields, ("model", view.model), ("folder", folder), ("runs", view.runs)), width=10)
     if view.lineage:
         print("\nsegments: what the model was shown, each made from the one before")
         print_table(

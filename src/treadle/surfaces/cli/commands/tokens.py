@@ -77,6 +77,14 @@ async def create_token(
             "Default: own if the only scope is run, else all."
         ),
     ] = None,
+    multi_user: Annotated[
+        bool,
+        Option(
+            "--multi-user",
+            help="The token serves several people, such as the visitors of a site. Requests name whom they are "
+            "for; those that name no one remember nothing.",
+        ),
+    ] = False,
     json: Json = False,
 ) -> int:
     """Create an access token. It is printed once, on standard output."""
@@ -91,6 +99,7 @@ async def create_token(
         _quotas(tokens_per_hour, tool_calls_per_minute, credit),
         user,
         visibility,
+        multi_user,
     )
     async with open_admin_caller(home) as caller:
         record = await caller.call(tokens.CREATE, new)
@@ -131,6 +140,8 @@ def _print_new_token(record: NewTokenView) -> None:
     """Print the token on standard output, and its owner and its id on standard error."""
     seen = "that user alone" if record.visibility == "own" else "all users"
     note(f"What it creates belongs to {_user(record)}. It sees sessions, runs and memories of {seen}.")
+    if record.multi_user:
+        note("It serves several people: name whom a request is for with `user`, or nothing is remembered.")
     note(f"{record.token_id} for `{record.name}`. The token is shown only once:")
     print(record.token)
 

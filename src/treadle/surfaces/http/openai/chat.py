@@ -11,7 +11,7 @@ from litestar.types import ASGIApp
 from treadle.domain.events import RunEnd
 from treadle.domain.ids import SessionId
 from treadle.operations.refusal import Refusal
-from treadle.surfaces.http.dependencies import ApiRequest, get_context
+from treadle.surfaces.http.dependencies import ApiRequest, act_for_user, get_context
 from treadle.surfaces.http.openai.agent_limits import RequestedSettings, apply_settings
 from treadle.surfaces.http.openai.chat_schemas import (
     AnswerMessage,
@@ -65,8 +65,10 @@ async def complete(data: JSONBody[ChatRequest], request: ApiRequest) -> ASGIApp:
     """`model` is the name of an agent, which executes its own tools. The header `X-Treadle-Session`, or
     `metadata.treadle_session`, continues a session; only the latest message of the request is used then. A client
     that disconnects cancels the run, unless the header `X-Treadle-On-Disconnect` is `keep`. `store` has no effect:
-    the journal keeps every run."""
+    the journal keeps every run. `user` names whom the run is
+    for, of those whom the token serves."""
     _refuse_unsupported(data)
+    act_for_user(request, data.user or data.safety_identifier)
     if data.stream:
         refuse_if_full(request)
     agent = apply_settings(get_context(request).visible_agent(data.model), _read_settings(data))

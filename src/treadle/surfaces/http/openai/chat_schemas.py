@@ -86,6 +86,8 @@ class ChatRequest(Struct, frozen=True):
     top_p: float | None = None
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
+    user: str | None = None
+    safety_identifier: str | None = None
 
 
 # ── Responses ────────────────────────────────────────────────────────────────────────────────────────

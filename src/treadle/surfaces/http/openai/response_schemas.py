@@ -88,6 +88,8 @@ class ResponseRequest(Struct, frozen=True):
     top_logprobs: int | None = None
     top_p: float | None = None
     prompt: Any = None
+    user: str | None = None
+    safety_identifier: str | None = None
 
 
 # ── Responses ────────────────────────────────────────────────────────────────────────────────────────

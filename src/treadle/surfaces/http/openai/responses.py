@@ -15,7 +15,7 @@ from treadle.domain.events import RunEnd, RunQueued, RunWaiting
 from treadle.domain.ids import SessionId
 from treadle.operations.service import LocalService
 from treadle.ports.journal import RunRecord
-from treadle.surfaces.http.dependencies import ApiRequest, get_context, get_services
+from treadle.surfaces.http.dependencies import ApiRequest, act_for_user, get_context, get_services
 from treadle.surfaces.http.openai.agent_limits import RequestedSettings, apply_settings
 from treadle.surfaces.http.openai.conversation import build_conversation
 from treadle.surfaces.http.openai.deltas import Ended, Waiting
@@ -56,6 +56,7 @@ async def create_response(data: JSONBody[ResponseRequest], request: ApiRequest) 
     of that response, and `conversation` the session with that id; only new input is sent then. With `background`
     the server responds at once and the run continues. `store` has no effect: the journal keeps every run."""
     _refuse_unsupported(data)
+    act_for_user(request, data.user or data.safety_identifier)
     if data.stream:
         refuse_if_full(request)
     agent = apply_settings(get_context(request).visible_agent(data.model), _read_settings(data))

@@ -162,6 +162,7 @@ async def start_run(run_request: RunRequest, request: ApiRequest) -> RunAnswer:
             before=() if continues else conversation.before,
             instructions=conversation.instructions,
             user=principal.user,
+            anonymous=principal.is_anonymous,
             only_own=principal.only_owner is not None,
         )
     )

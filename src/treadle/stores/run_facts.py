@@ -1,0 +1,31 @@
+"""Facts about a run that its first event records, and that stores keep in columns: its owner and its workspace."""
+
+from collections.abc import Sequence
+
+from treadle.domain.envelope import Draft
+from treadle.domain.errors import SessionTaken
+from treadle.domain.events import RunQueued
+from treadle.domain.ids import SessionId
+from treadle.domain.users import LOCAL_USER, UserId
+from treadle.domain.workspaces import UNKNOWN_WORKSPACE, Workspace
+
+
+def read_owner_of_run(opening: Sequence[Draft]) -> UserId:
+    """Return the owner of a run that starts with these events."""
+    queued = _find_queued(opening)
+    return LOCAL_USER if queued is None else queued.user
+
+
+def read_workspace_of_run(opening: Sequence[Draft]) -> Workspace:
+    """Return the workspace of a run that starts with these events."""
+    queued = _find_queued(opening)
+    return UNKNOWN_WORKSPACE if queued is None or queued.workspace is None else queued.workspace
+
+
+def _find_queued(opening: Sequence[Draft]) -> RunQueued | None:
+    return next((draft.data for draft in opening if isinstance(draft.data, RunQueued)), None)
+
+
+def explain_taken_session(session_id: SessionId) -> SessionTaken:
+    """Return the error for a run submitted to a session of another owner."""
+    return SessionTaken(f"{session_id} belongs to another user. Start another session.")

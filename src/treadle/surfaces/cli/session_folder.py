@@ -1,0 +1,108 @@
+"""The folder in which a session continues: the current one, or the session's own."""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from treadle.domain.agents import AgentSpec
+from treadle.domain.errors import UnknownSession, UsageError
+from treadle.domain.ids import SessionId
+from treadle.domain.workspaces import Workspace, WorkspaceId
+from treadle.operations import sessions
+from treadle.operations.operation import Caller
+from treadle.surfaces.cli.line_input import Prompt
+from treadle.surfaces.cli.process import Stop
+from treadle.surfaces.cli.terminal import one_line
+from treadle.system.workspace_identity import identify_workspace
+
+FolderChoice = Literal["here", "there"]
+"""`here`: the session moves to the current folder. `there`: it continues in its own."""
+
+QUESTION = (
+    "The session works in {there}, and you are in {here}.\n"
+    "  h  work here; what was allowed for the session no longer applies\n"
+    "  t  continue in {there}\n"
+    "Work [h]ere or [t]here? Enter cancels:"
+)
+REFUSAL = (
+    "The session {session} works in {there}, not in {here}. Add --there to continue in its own folder, or "
+    "--here to work in this folder, which drops what was allowed for the session."
+)
+OWN_FOLDER = (
+    "The session {session} works in {there}, and the agent `{agent}` always works in {here}. Add --here to "
+    "continue there, which drops what was allowed for the session."
+)
+
+
+def find_current_workspace() -> WorkspaceId:
+    """Return the workspace of the current folder."""
+    return identify_workspace(Path.cwd())
+
+
+def use_current_folder(agent: AgentSpec) -> AgentSpec:
+    """Return an agent that works in the current folder, unless it has a folder of its own."""
+    return use_folder(agent, str(Path.cwd()))
+
+
+def use_folder(agent: AgentSpec, folder: str) -> AgentSpec:
+    """Return an agent that works in a folder, unless it has a folder of its own."""
+    return agent if agent.workspace is not None else msgspec.structs.replace(agent, workspace=folder)
+
+
+def find_agent_folder(agent: AgentSpec) -> str:
+    """Return the folder in which an agent would work when it is called here."""
+    return str(Path(use_current_folder(agent).workspace or ".").expanduser().absolute())
+
+
+def has_folder(workspace: Workspace) -> bool:
+    """Return whether the folder of a workspace still exists."""
+    return os.path.isdir(workspace.folder)
+
+
+async def find_other_workspace(caller: Caller, session_id: SessionId, agent: AgentSpec) -> Workspace | None:
+    """Return the workspace of a session if the agent would work in another one; None otherwise, and for a session
+    that does not exist or whose workspace is not known."""
+    try:
+        there = (await caller.call(sessions.SHOW, sessions.ShowSession(session_id))).workspace
+    except UnknownSession:
+        return None
+    return None if there is None or there.id == identify_workspace(find_agent_folder(agent)) else there
+
+
+async def choose_folder(
+    caller: Caller, session_id: SessionId, agent: AgentSpec, choice: FolderChoice | None
+) -> AgentSpec:
+    """Return the agent with the folder in which it continues a session. Ask at the terminal if the session works
+    elsewhere. Raise UsageError if there is no terminal and no choice, or if the user cancels."""
+    there = await find_other_workspace(caller, session_id, agent)
+    if there is None:
+        return use_current_folder(agent)
+    places = {"session": session_id, "there": one_line(there.folder), "here": one_line(find_agent_folder(agent))}
+    if agent.workspace is not None:
+        if choice != "here":
+            raise UsageError(OWN_FOLDER.format(agent=agent.name, **places))
+        return agent
+    if (choice or await _ask(places)) == "here":
+        return use_current_folder(agent)
+    if not has_folder(there):
+        raise UsageError(
+            f"The folder {there.folder} of the session {session_id} no longer exists. Add --here to work in this "
+            "folder, or create it."
+        )
+    return use_folder(agent, there.folder)
+
+
+async def _ask(places: dict[str, str]) -> FolderChoice:
+    if not Prompt.is_possible():
+        raise UsageError(REFUSAL.format(**places))
+    with Stop() as stop:
+        typed = (await Prompt(stop).ask(QUESTION.format(**places)) or "").lower()
+        if stop.is_requested:
+            raise KeyboardInterrupt
+    if typed in ("h", "here"):
+        return "here"
+    if typed in ("t", "there"):
+        return "there"
+    raise UsageError("Nothing was opened. Type h or t, or add --here or --there.")
