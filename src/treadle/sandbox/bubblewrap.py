@@ -10,13 +10,15 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from treadle.domain.permissions import SandboxPolicy
+from treadle.domain.permissions import SandboxPolicy, WorkspaceAccess
 from treadle.domain.private_paths import CREDENTIALS, PROJECT_NAMES, find_private_place
 from treadle.ports.sandbox import CommandError
 from treadle.sandbox.limits import CommandLimits
 from treadle.sandbox.seccomp import build_sandbox_filter
 
 HOME = "/run/home"
+START_FOLDER = f"{HOME}/start"
+"""The private start folder of a program. It is empty."""
 ARGUMENTS_FROM, STATE_TO, WORKSPACE_FROM = "3", "4", "5"
 FIRST_FILE = 6
 """The first descriptor of the files that are copied into the sandbox. The broker passes the descriptors above
@@ -73,6 +75,19 @@ class BubblewrapFeatures(Struct, frozen=True):
         return cls(*(option in help_text for option in options))
 
 
+class SandboxView(Struct, frozen=True):
+    """What a program sees of its workspace, and where it starts."""
+
+    access: WorkspaceAccess = "write"
+    folder: str = ""
+    """The start folder; empty for the workspace."""
+    copies: Mapping[str, str] = {}
+    """Copies to mount read-only, by place."""
+
+
+DEFAULT_VIEW = SandboxView()
+
+
 class _Mount(Struct, frozen=True):
     place: str
     arguments: tuple[str, ...]
@@ -102,13 +117,22 @@ class Bubblewrap:
         self.filter = (build_sandbox_filter() or b"") if features.filters else b""
         self._always = (*_mount_system(), *_mount_private(features, limits), *_copy_files(self.copied, features))
 
+    def binds_workspace(self, view: SandboxView) -> bool:
+        """Return whether the arguments use the descriptor of the workspace. A command inherits an unused one."""
+        return self._features.by_descriptor and view.access != "none"
+
     def arguments(
-        self, workspace: Path, policy: SandboxPolicy, variables: Mapping[str, str], toolchains: Sequence[Path] = ()
+        self,
+        workspace: Path,
+        policy: SandboxPolicy,
+        variables: Mapping[str, str],
+        toolchains: Sequence[Path] = (),
+        view: SandboxView = DEFAULT_VIEW,
     ) -> tuple[str, ...]:
         """Return all arguments except the command. The workspace and the toolchain folders must be resolved.
 
         Raise CommandError if a policy exposes a hidden path."""
-        named = resolve_exposed(workspace, policy, self._hidden)
+        named = resolve_exposed(workspace, policy, self._hidden, view.access)
         known = {folder.place for folder in named}
         shown = [*(ExposedFolder(place, writable=False) for place in toolchains if place not in known), *named]
         mounts = [
@@ -116,6 +140,7 @@ class Bubblewrap:
             *_mount_exposed(shown, workspace, self._features),
             *_mask(shown, self._hidden),
             *_mask(shown, self._list_unnamed_private(shown)),
+            *_mount_view(view),
         ]
         mounts.sort(key=lambda mount: mount.depth)
         return (
@@ -125,7 +150,7 @@ class Bubblewrap:
             *(argument for place in ("/dev", "/") for argument in ("--remount-ro", place)),
             *(argument for name, value in variables.items() for argument in ("--setenv", name, value)),
             "--chdir",
-            str(workspace),
+            view.folder or str(workspace),
         )
 
     def _list_unnamed_private(self, shown: "Sequence[ExposedFolder]") -> list[Path]:
@@ -213,7 +238,9 @@ class ExposedFolder(Struct, frozen=True):
     writable: bool
 
 
-def resolve_exposed(workspace: Path, policy: SandboxPolicy, hidden: Sequence[Path]) -> list[ExposedFolder]:
+def resolve_exposed(
+    workspace: Path, policy: SandboxPolicy, hidden: Sequence[Path], access: WorkspaceAccess = "write"
+) -> list[ExposedFolder]:
     """Return the folders exposed in addition to the system, resolved and checked. The workspace is the last."""
     shown = [ExposedFolder(_resolve_folder(name, "readable"), writable=False) for name in policy.readable]
     shown += [ExposedFolder(_resolve_folder(name, "writable"), writable=True) for name in policy.writable]
@@ -226,7 +253,8 @@ def resolve_exposed(workspace: Path, policy: SandboxPolicy, hidden: Sequence[Pat
                 )
     if workspace in hidden:
         raise CommandError(f"{workspace} cannot be a workspace: commands must not see it. Choose another folder.")
-    shown.append(ExposedFolder(workspace, writable=True))
+    if access != "none":
+        shown.append(ExposedFolder(workspace, writable=access == "write"))
     for folder in shown:
         if folder.writable and any(Path(place).is_relative_to(folder.place) for place in (*SYSTEM, "/etc")):
             raise CommandError(
@@ -252,10 +280,17 @@ def _mount_exposed(shown: Sequence[ExposedFolder], workspace: Path, features: Bu
     for folder in shown:
         place = str(folder.place)
         how = "--bind" if folder.writable else "--ro-bind"
-        if folder.place == workspace and folder.writable and features.by_descriptor:
-            mounts.append(_Mount(place, ("--bind-fd", WORKSPACE_FROM, place)))
+        if folder is shown[-1] and folder.place == workspace and features.by_descriptor:
+            mounts.append(_Mount(place, (f"{how}-fd", WORKSPACE_FROM, place)))
         else:
             mounts.append(_Mount(place, (how, place, place)))
+    return mounts
+
+
+def _mount_view(view: SandboxView) -> list[_Mount]:
+    mounts = [_Mount(place, ("--ro-bind", copy, place)) for place, copy in view.copies.items()]
+    if view.folder == START_FOLDER:
+        mounts.append(_Mount(START_FOLDER, ("--dir", START_FOLDER)))
     return mounts
 
 

@@ -12,14 +12,25 @@ from pathlib import Path
 import msgspec
 
 from treadle.domain.permissions import SandboxPolicy
-from treadle.ports.sandbox import Command, CommandError, Confinement, Finished, Program, SandboxMissing
+from treadle.ports.sandbox import (
+    Command,
+    CommandError,
+    Confinement,
+    Finished,
+    Program,
+    SandboxMissing,
+    WritableCode,
+)
 from treadle.sandbox.advice import suggest_setting
 from treadle.sandbox.broker_client import BrokerProcess, CommandRequest, CommandSession, CommandWatch, to_finished
 from treadle.sandbox.bubblewrap import (
     ARGUMENTS_FROM,
+    DEFAULT_VIEW,
     HOME,
+    START_FOLDER,
     Bubblewrap,
     BubblewrapFeatures,
+    SandboxView,
     explain_failure,
     list_private_paths,
 )
@@ -27,7 +38,15 @@ from treadle.sandbox.environment import build_environment
 from treadle.sandbox.git_settings import build_git_variables, read_git_overrides
 from treadle.sandbox.limits import CommandLimits
 from treadle.sandbox.output import Output
-from treadle.sandbox.programs import MAX_POLL_SECONDS, UNLIMITED_SECONDS, ProgramSession, find_program
+from treadle.sandbox.program_code import find_import_variables, find_writable_code
+from treadle.sandbox.programs import (
+    MAX_POLL_SECONDS,
+    UNLIMITED_SECONDS,
+    ProgramSession,
+    check_unconfined,
+    find_program,
+    leave_out_places,
+)
 from treadle.sandbox.seccomp import build_unconfined_filter, explain_missing_filter
 from treadle.sandbox.toolchains import SYSTEM_PATH, Toolchains, find_toolchains
 
@@ -94,23 +113,32 @@ class ShellCommands:
     async def start(self, program: Program, max_line: int) -> ProgramSession:
         confined = await self._is_confined(program.policy)
         workspace = _resolve_workspace(program.workspace)
-        folder = workspace if program.folder is None else _resolve_workspace(workspace / program.folder)
-        line, tools = find_program(program.argv, self._user, workspace, self._hidden, HOME)
+        folder = _resolve_start_folder(program, workspace)
+        user = leave_out_places(self._user, program)
+        line, tools = find_program(program.argv, user, workspace, self._hidden, HOME)
         try:
-            variables = build_environment(program.environment, tools, HOME)
+            imports = {} if program.folder == "workspace" else find_import_variables(line, program)
+            variables = build_environment({**program.environment, **imports}, tools, HOME)
         except ValueError as error:
             raise CommandError(str(error)) from None
         if confined:
+            view = SandboxView(program.access, folder, program.copies)
             request = self._build_confined_request(
-                self._sandbox, line, workspace, program.policy, variables, UNLIMITED_SECONDS, tools.folders
+                self._sandbox, line, workspace, program.policy, variables, UNLIMITED_SECONDS, tools.folders, view
             )
-            request = msgspec.structs.replace(request, confined=(*request.confined[:-1], str(folder)))
         else:
-            request = self._build_request(line, variables, str(workspace), str(folder), UNLIMITED_SECONDS)
+            check_unconfined(program)
+            request = self._build_request(line, variables, str(workspace), folder, UNLIMITED_SECONDS)
             request = self._restrict_unconfined(request, program.policy)
         session = ProgramSession(self._broker, max_line)
         await session.start(msgspec.structs.replace(request, max_poll=MAX_POLL_SECONDS))
         return session
+
+    async def find_writable_code(self, program: Program) -> tuple[WritableCode, ...]:
+        workspace = _resolve_workspace(program.workspace)
+        line, _ = find_program(program.argv, self._user, workspace, self._hidden, HOME)
+        folder = None if program.folder == "private" else _resolve_start_folder(program, workspace)
+        return await asyncio.to_thread(find_writable_code, line, program.environment, folder, program.avoided)
 
     def _restrict_unconfined(self, request: CommandRequest, policy: SandboxPolicy) -> CommandRequest:
         denied = () if policy.mode == "off" else tuple(map(str, self._hidden))
@@ -178,11 +206,13 @@ class ShellCommands:
         variables: dict[str, str],
         timeout: float,
         toolchains: Sequence[Path] = (),
+        view: SandboxView = DEFAULT_VIEW,
     ) -> CommandRequest:
         request = self._build_request(self._wrap(line), {}, str(workspace), "/", timeout)
         return msgspec.structs.replace(
             request,
-            confined=sandbox.arguments(workspace, policy, variables, toolchains),
+            confined=sandbox.arguments(workspace, policy, variables, toolchains, view),
+            binds_workspace=sandbox.binds_workspace(view),
             files=sandbox.copied,
             filter=sandbox.filter,
         )
@@ -272,6 +302,16 @@ def _resolve_workspace(workspace: Path) -> Path:
         return workspace.resolve(strict=True)
     except (OSError, RuntimeError) as error:
         raise CommandError(f"The workspace {str(workspace)!r} cannot be used: {error}.") from None
+
+
+def _resolve_start_folder(program: Program, workspace: Path) -> str:
+    match program.folder:
+        case "workspace":
+            return str(workspace)
+        case "private":
+            return START_FOLDER
+        case folder:
+            return str(_resolve_workspace(folder))
 
 
 def _find_bubblewrap() -> str | None:
