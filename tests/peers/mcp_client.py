@@ -16,7 +16,8 @@ from mcp.client.auth import AuthorizationCodeResult
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.mcp_servers import McpServer, OAuthSettings
 from treadle.mcp.oauth import Login, VaultStorage
-from treadle.mcp.pool import ServerPool, ServerTarget
+from treadle.mcp.pool import ServerPool
+from treadle.mcp.server_target import ServerTarget
 from treadle.ports.sandbox import Program, RunningProgram
 from treadle.ports.tool import ToolContext, ToolError
 
