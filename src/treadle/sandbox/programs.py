@@ -49,8 +49,8 @@ def find_program(
 
 
 def leave_out_places(user: Mapping[str, str], program: Program) -> dict[str, str]:
-    """Return the variables of a user without the folders of programs and toolchains that a program avoids, unless it
-    sees a copy of them."""
+    """Return the variables of a user without the folders of programs and toolchains that a program avoids, unless
+    it sees a copy of them."""
     places = WritablePlaces(program.avoided.folders, (*program.avoided.protected, *program.copies))
 
     def is_avoided(path: str) -> bool:
