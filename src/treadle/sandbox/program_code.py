@@ -112,9 +112,9 @@ class _Search:
                 if word.is_code and os.path.isabs(word.text) and find_launcher(word.text) is not None:
                     self._check_libraries(path)
         if word.is_code and not any(each.role == word.role for each in self.results):
-            for folder in self._places.folders:
-                if _mentions(word.text, folder) and self._places.includes(folder):
-                    self.results.append(WritableCode(word.role, folder))
+            for path in _find_mentions(word.text, self._places.folders):
+                if self._places.includes(path):
+                    self.results.append(WritableCode(word.role, path))
 
     def _list_paths(self, text: str) -> Iterator[str]:
         """Yield the absolute paths that a word may name, with relative ones in the start folder."""
@@ -264,6 +264,8 @@ def _read(path: str, limit: int, *, is_head: bool = False) -> bytes:
     return data[:limit] if is_head or len(data) <= limit else b""
 
 
-def _mentions(text: str, folder: str) -> bool:
-    """Return whether a text contains the path of a folder, as a whole or with more after it."""
-    return re.search(re.escape(folder) + r"(?![\w.-])", text) is not None
+def _find_mentions(text: str, folders: Sequence[str]) -> Iterator[str]:
+    """Yield the paths in a text that begin with one of these folders."""
+    for folder in folders:
+        for found in re.finditer(re.escape(folder) + r"(?![\w.-])[^\s'\":;,)]*", text):
+            yield found[0].rstrip("/") or "/"
