@@ -189,6 +189,7 @@ async def _make_deps(
         agent_context=config.agent_context,
         workspace=config.home.workspace,
         hidden=(config.home.path, *list_database_files(database)),
+        places=config.places,
         find_answer_error=config.answer_types.find_error,
         tool_deps=config.tool_deps,
         approvals=stores.approvals,

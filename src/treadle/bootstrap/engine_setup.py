@@ -18,6 +18,7 @@ from treadle.models.registry import ModelRegistry
 from treadle.ports.clock import Clock, Ids
 from treadle.sandbox.commands import ShellCommands
 from treadle.system.clock import SteadyClock, SystemClock, TimeOrderedIds
+from treadle.system.engine_places import list_engine_places
 from treadle.telemetry.settings import Telemetry
 from treadle.tools.builtin import INTERNAL_TOOLS, builtin_tools
 from treadle.tools.toolbox import ToolRegistry
@@ -45,8 +46,9 @@ def configure_engine(
     models = make_model_registry(home, config, vault.value, steady_clock.monotonic)
     context = HomeAgentContext(home, config.house_rules)
     _follow_config(home, models, context)
+    places = list_engine_places()
     commands = ShellCommands(
-        hidden=(home.path, *list_database_files(database or home.database_url)), user=os.environ
+        hidden=(home.path, *list_database_files(database or home.database_url)), engine=places, user=os.environ
     )
     mcp = HomeMcp(home, vault, commands)
     tools = _make_tools(commands, vault, mcp)
@@ -64,6 +66,7 @@ def configure_engine(
         steady_clock,
         ids or TimeOrderedIds(),
         commands,
+        places,
         database,
         None if telemetry is None else _make_telemetry(telemetry, home, models, vault, steady_clock, mcp),
         config.credits.per_dollar,

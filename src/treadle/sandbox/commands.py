@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.domain.permissions import SandboxPolicy
+from treadle.domain.writable_places import EnginePlaces
 from treadle.ports.sandbox import Command, CommandError, Confinement, Finished, Program, SandboxMissing
 from treadle.sandbox.advice import suggest_setting
 from treadle.sandbox.broker_client import BrokerProcess, CommandRequest, CommandSession, CommandWatch, to_finished
@@ -21,6 +22,7 @@ from treadle.sandbox.bubblewrap import (
     Bubblewrap,
     BubblewrapFeatures,
     explain_failure,
+    is_within_system,
     list_private_paths,
 )
 from treadle.sandbox.environment import build_environment
@@ -30,6 +32,7 @@ from treadle.sandbox.output import Output
 from treadle.sandbox.programs import MAX_POLL_SECONDS, UNLIMITED_SECONDS, ProgramSession, find_program
 from treadle.sandbox.seccomp import build_unconfined_filter, explain_missing_filter
 from treadle.sandbox.toolchains import SYSTEM_PATH, Toolchains, find_toolchains
+from treadle.system.engine_places import list_engine_places
 
 NOT_INSTALLED = "bubblewrap is not installed: apt-get install bubblewrap"
 ONLY_LINUX = "bubblewrap is for Linux; here commands run with the rights of the engine's user"
@@ -48,13 +51,16 @@ class ShellCommands:
         self,
         *,
         hidden: Iterable[Path] = (),
+        engine: EnginePlaces | None = None,
         limits: CommandLimits | None = None,
         user: Mapping[str, str] | None = None,
         bubblewrap: str | None = None,
     ) -> None:
-        """`hidden` are folders and files that no policy may expose, such as the engine's home. `user` is the
+        """`hidden` are folders and files that no policy may expose, such as the engine's home. `engine` are the
+        places from which the engine loads code, found if omitted: no command may change them. `user` is the
         environment of the user, whose programs commands may use; without it they use those of the system.
         `bubblewrap` is the program, searched for if omitted."""
+        self._engine = list_engine_places() if engine is None else engine
         self._hidden = tuple(dict.fromkeys(place.resolve() for place in hidden))
         self._limits = limits or CommandLimits.for_machine()
         self._user = user or {"PATH": SYSTEM_PATH}
@@ -63,7 +69,7 @@ class ShellCommands:
         self._shell = BASH if Path(BASH).exists() else shutil.which("bash", path=self._user.get("PATH")) or BASH
         self._broker = BrokerProcess()
         self._confinement: Confinement | None = None
-        self._sandbox = Bubblewrap(BubblewrapFeatures(), self._limits, self._hidden)
+        self._sandbox = Bubblewrap(BubblewrapFeatures(), self._limits, self._hidden, (), self._engine)
         self._has_warned = False
 
     async def run(self, command: Command, show: Callable[[str], None]) -> Finished:
@@ -88,8 +94,12 @@ class ShellCommands:
         if not report.began and report.ended_by is None:
             raise CommandError(f"The command was not run: {explain_failure(output.text)}.")
         ended = to_finished(report, output)
-        advice = suggest_setting(ended, command.policy, self._user.get("PATH", "")) if confined else ""
+        advice = self._suggest_setting(ended, command.policy, str(workspace)) if confined else ""
         return msgspec.structs.replace(ended, advice=advice) if advice else ended
+
+    def _suggest_setting(self, ended: Finished, policy: SandboxPolicy, workspace: str) -> str:
+        protected = self._engine.list_inside(workspace)
+        return suggest_setting(ended, policy, self._user.get("PATH", ""), workspace, protected)
 
     async def start(self, program: Program, max_line: int) -> ProgramSession:
         confined = await self._is_confined(program.policy)
@@ -113,8 +123,12 @@ class ShellCommands:
         return session
 
     def _restrict_unconfined(self, request: CommandRequest, policy: SandboxPolicy) -> CommandRequest:
-        denied = () if policy.mode == "off" else tuple(map(str, self._hidden))
-        return msgspec.structs.replace(request, filter=build_unconfined_filter() or b"", denied=denied)
+        restricted = msgspec.structs.replace(request, filter=build_unconfined_filter() or b"")
+        if policy.mode == "off":
+            return restricted
+        # The system's own folders stay as they are: a reviewer may approve that a package is installed there.
+        kept = tuple(place for place in self._engine.code if not is_within_system(place))
+        return msgspec.structs.replace(restricted, denied=tuple(map(str, self._hidden)), read_only=kept)
 
     async def confinement(self) -> Confinement:
         if self._confinement is None:
@@ -251,7 +265,7 @@ class ShellCommands:
     async def _try_sandbox(self, features: BubblewrapFeatures) -> str | None:
         """Run a trivial command in a sandbox with these features. Use it from now on if that worked; return why not
         otherwise."""
-        sandbox = Bubblewrap(features, self._limits, self._hidden, list_private_paths())
+        sandbox = Bubblewrap(features, self._limits, self._hidden, list_private_paths(), self._engine)
         workspace = _resolve_workspace(Path("/tmp"))
         line = (self._shell, "-c", "true")
         request = self._build_confined_request(sandbox, line, workspace, SandboxPolicy(), {}, PROBE_TIMEOUT_SECONDS)

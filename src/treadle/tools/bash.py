@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
@@ -109,7 +110,9 @@ class Bash:
         if scene.sandbox.mode != "auto":
             return None
         confinement = await self._commands.confinement()
-        return None if confinement.sandbox else Concern("unconfined", f"{UNCONFINED_PREFIX}{confinement.reason}")
+        if confinement.sandbox:
+            return None
+        return Concern("unconfined", f"{UNCONFINED_PREFIX}{confinement.reason}{_describe_exposed_code(scene)}")
 
     async def run(self, arguments: BashArguments, context: ToolContext) -> Observation:
         output = _ProgressOutput(context.progress)
@@ -137,6 +140,12 @@ class Bash:
         if finished.ended_by == "cancelled":
             raise asyncio.CancelledError
         return _make_observation(finished, arguments)
+
+
+def _describe_exposed_code(scene: CallEnvironment) -> str:
+    """Return what a command without a sandbox can do to the engine in its workspace, or an empty string."""
+    exposed = scene.engine.list_inside(os.path.realpath(scene.workspace))
+    return f"; it can change the code that Treadle runs from, in {', '.join(exposed)}" if exposed else ""
 
 
 def _arguments_schema() -> dict[str, Any]:
