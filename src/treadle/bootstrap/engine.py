@@ -187,7 +187,7 @@ async def _make_deps(
         agent_hooks=make_agent_hooks(config.home, config.commands),
         vault=config.vault,
         agent_context=config.agent_context,
-        workspace=config.home.workspace,
+        workspace=config.run_places.open_workspace,
         hidden=(config.home.path, *list_database_files(database)),
         places=config.places,
         find_answer_error=config.answer_types.find_error,

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from treadle.bootstrap.mcp import HomeMcp
+from treadle.bootstrap.run_places import RunPlaces
 from treadle.bootstrap.stores import ALL, WorkerShare
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
@@ -39,6 +40,8 @@ class EngineConfig:
     commands: ShellCommands
     places: EnginePlaces
     """The places from which this process loads code."""
+    run_places: RunPlaces
+    """The places that its runs can write."""
     database: str | None = None
     """The URL of the database; None for that of the home."""
     telemetry: "EngineTelemetry | None" = None

@@ -9,6 +9,7 @@ from treadle.bootstrap.mcp import HomeMcp
 from treadle.bootstrap.model_registry import make_model_registry
 from treadle.bootstrap.plugins import load_approved_hooks
 from treadle.bootstrap.recipients import HomeRecipients
+from treadle.bootstrap.run_places import RunPlaces
 from treadle.bootstrap.sendable_files import SendableFiles
 from treadle.bootstrap.stores import ALL, WorkerShare
 from treadle.config.database_url import list_database_files
@@ -47,9 +48,9 @@ def configure_engine(
     context = HomeAgentContext(home, config.house_rules)
     _follow_config(home, models, context)
     places = list_engine_places()
-    commands = ShellCommands(
-        hidden=(home.path, *list_database_files(database or home.database_url)), engine=places, user=os.environ
-    )
+    hidden = (home.path, *list_database_files(database or home.database_url))
+    run_places = RunPlaces(home, places, hidden)
+    commands = ShellCommands(hidden=hidden, engine=places, user=os.environ)
     mcp = HomeMcp(home, vault, commands)
     tools = _make_tools(commands, vault, mcp)
     recipients = HomeRecipients(config.channels)
@@ -67,6 +68,7 @@ def configure_engine(
         ids or TimeOrderedIds(),
         commands,
         places,
+        run_places,
         database,
         None if telemetry is None else _make_telemetry(telemetry, home, models, vault, steady_clock, mcp),
         config.credits.per_dollar,
