@@ -10,7 +10,7 @@ import msgspec
 
 from treadle.domain.permissions import SandboxPolicy
 from treadle.domain.writable_places import EnginePlaces, WritablePlaces, is_within
-from treadle.system.helper_process import PACKAGE_ROOT
+from treadle.system.helper_process import PACKAGE_ROOT, list_interpreters
 
 ENVIRONMENT_FILE = "pyvenv.cfg"
 _LIBRARY_FOLDERS = ("lib", sys.platlibdir)
@@ -27,7 +27,7 @@ def list_engine_places() -> EnginePlaces:
         entry for entry in sys.path if any(is_within(entry, prefix) and entry != prefix for prefix in prefixes)
     }
     packages = {*site.getsitepackages(), *_list_user_sites(), str(PACKAGE_ROOT / "treadle")}
-    code = {*environments, *libraries, *installed, *packages, *_list_interpreters(), os.path.dirname(os.__file__)}
+    code = {*environments, *libraries, *installed, *packages, *list_interpreters(), os.path.dirname(os.__file__)}
     held = prefixes - environments
     roots = {str(PACKAGE_ROOT), str(Path(msgspec.__file__).parents[1])}
     steps = [list_path_steps(path) for path in (*code, *held, *roots)]
@@ -37,11 +37,6 @@ def list_engine_places() -> EnginePlaces:
 
 def _list_user_sites() -> list[str]:
     return [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
-
-
-def _list_interpreters() -> list[str]:
-    base: str = getattr(sys, "_base_executable", "")
-    return [program for program in (sys.executable, base) if program]
 
 
 def _resolve(paths: Iterable[str]) -> tuple[str, ...]:

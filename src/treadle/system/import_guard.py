@@ -109,7 +109,7 @@ class ImportGuard:
     def _find_author(self, frame: FrameType | None) -> Author:
         """Return who imports: the nearest code that is the engine's or the program's. Packages act for their
         caller. Without a caller of either kind they act for the engine, for example in a thread or in a callback of
-        an event loop, whoever runs the loop."""
+        an event loop that the program runs."""
         while frame is not None:
             file = frame.f_code.co_filename
             author = self._authors.get(file)
