@@ -21,11 +21,17 @@ MAX_OUTPUT_CHARS = 4000
 
 
 def suggest_setting(
-    finished: Finished, policy: SandboxPolicy, path: str, workspace: str, protected: Sequence[str] = ()
+    finished: Finished,
+    policy: SandboxPolicy,
+    path: str,
+    workspace: str,
+    protected: Sequence[str],
+    executed: Sequence[str],
 ) -> str:
     """Return which setting helps a confined command that failed, or an empty string.
 
-    `path` is the search path of the user's programs; `protected` are places that commands cannot change."""
+    `path` is the search path of the user's programs; `protected` are places of the engine, `executed` files
+    that other programs execute: commands cannot change both."""
     if finished.exit_code == 0 or finished.ended_by is not None:
         return ""
     output = finished.output[-MAX_OUTPUT_CHARS:]
@@ -38,11 +44,21 @@ def suggest_setting(
     if not policy.network and _NO_NETWORK.search(output):
         return "Commands of this agent have no network. To allow it, set `sandbox: {network: true}` of the agent."
     if _READ_ONLY.search(output):
-        named = [place for place in protected if place in output or place.removeprefix(f"{workspace}/") in output]
-        if named:
-            return explain_protection(named[0])
+        if (place := _find_named(protected, workspace, output)) is not None:
+            return explain_protection(place)
+        if (place := _find_named(executed, workspace, output)) is not None:
+            return (
+                f"{place} is read-only for commands: other programs execute it later, outside the sandbox. "
+                f"`write_file` and `edit_file` can change it if a reviewer approves."
+            )
         return (
             "Commands of this agent can write to the workspace, to /tmp and to $HOME. "
             "To let them write elsewhere, add the folder to `sandbox.writable` of the agent."
         )
     return ""
+
+
+def _find_named(places: Sequence[str], workspace: str, output: str) -> str | None:
+    """Return the first of these places that the output names, by its whole path or relative to the workspace."""
+    names = ((place, place.removeprefix(f"{workspace}/")) for place in places)
+    return next((place for place, short in names if place in output or short in output), None)

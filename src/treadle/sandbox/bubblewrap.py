@@ -14,8 +14,16 @@ from treadle.domain.permissions import SandboxPolicy
 from treadle.domain.private_paths import CREDENTIALS, PROJECT_NAMES, find_private_place
 from treadle.domain.writable_places import EnginePlaces, is_within
 from treadle.ports.sandbox import CommandError
+from treadle.sandbox.executed_scan import NOTHING_EXECUTED, ExecutedScan
 from treadle.sandbox.limits import CommandLimits
-from treadle.sandbox.mounts import ExposedFolder, Mount, list_protected, mount_read_only, pin_parents
+from treadle.sandbox.mounts import (
+    ExposedFolder,
+    Mount,
+    list_protected,
+    mount_executed,
+    mount_read_only,
+    pin_parents,
+)
 from treadle.sandbox.seccomp import build_sandbox_filter
 
 HOME = "/run/home"
@@ -98,22 +106,29 @@ class Bubblewrap:
         self._always = (*_mount_system(), *_mount_private(features, limits), *_copy_files(self.copied, features))
 
     def arguments(
-        self, workspace: Path, policy: SandboxPolicy, variables: Mapping[str, str], toolchains: Sequence[Path] = ()
+        self,
+        workspace: Path,
+        policy: SandboxPolicy,
+        variables: Mapping[str, str],
+        toolchains: Sequence[Path] = (),
+        executed: ExecutedScan = NOTHING_EXECUTED,
     ) -> tuple[str, ...]:
         """Return all arguments except the command. The workspace and the toolchain folders must be resolved.
+        `executed` are the files in writable folders that other programs execute.
 
         Raise CommandError if a policy exposes a hidden path or makes a place of the engine writable."""
         named = resolve_exposed(workspace, policy, self._hidden)
         known = {folder.place for folder in named}
         shown = [*(ExposedFolder(place, writable=False) for place in toolchains if place not in known), *named]
         protected = list_protected(shown, self._engine)
+        masked = [*self._hidden, *self._list_unnamed_private(shown)]
         mounts = [
             *self._always,
             *_mount_exposed(shown, workspace, self._features),
             *pin_parents([*protected, *map(str, self._hidden)], shown),
+            *mount_executed(executed, [*protected, *map(str, masked)]),
             *mount_read_only(protected),
-            *_mask(shown, self._hidden),
-            *_mask(shown, self._list_unnamed_private(shown)),
+            *_mask(shown, masked),
         ]
         mounts.sort(key=lambda mount: mount.depth)
         return (

@@ -3,19 +3,28 @@ works."""
 
 import asyncio
 import logging
+import os
 import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from treadle.domain.permissions import SandboxPolicy
-from treadle.domain.writable_places import EnginePlaces
+from treadle.domain.writable_places import EnginePlaces, is_within
 from treadle.ports.sandbox import Command, CommandError, Confinement, Finished, Program, SandboxMissing
 from treadle.sandbox.advice import suggest_setting
-from treadle.sandbox.broker_client import BrokerProcess, CommandRequest, CommandSession, CommandWatch, to_finished
+from treadle.sandbox.broker_client import (
+    BrokerProcess,
+    CommandReport,
+    CommandRequest,
+    CommandSession,
+    CommandWatch,
+    to_finished,
+)
 from treadle.sandbox.bubblewrap import (
     ARGUMENTS_FROM,
     HOME,
@@ -26,6 +35,8 @@ from treadle.sandbox.bubblewrap import (
     list_private_paths,
 )
 from treadle.sandbox.environment import build_environment
+from treadle.sandbox.executed_guard import ExecutedGuard
+from treadle.sandbox.executed_scan import NOTHING_EXECUTED, ExecutedScan
 from treadle.sandbox.git_settings import build_git_variables, read_git_overrides
 from treadle.sandbox.limits import CommandLimits
 from treadle.sandbox.output import Output
@@ -67,6 +78,7 @@ class ShellCommands:
         self._toolchains: dict[Path, Toolchains] = {}
         self._program = _find_bubblewrap() if bubblewrap is None else shutil.which(bubblewrap)
         self._shell = BASH if Path(BASH).exists() else shutil.which("bash", path=self._user.get("PATH")) or BASH
+        self._executed = ExecutedGuard(self._engine, self._hidden)
         self._broker = BrokerProcess()
         self._confinement: Confinement | None = None
         self._sandbox = Bubblewrap(BubblewrapFeatures(), self._limits, self._hidden, (), self._engine)
@@ -76,14 +88,26 @@ class ShellCommands:
         confined = await self._is_confined(command.policy)
         workspace = _resolve_workspace(command.workspace)
         tools = self._find_tools(workspace)
-        overrides = await read_git_overrides(command.git, workspace, tools.outside)
-        request = self._request(command, workspace, confined, tools, build_git_variables(overrides, command.git))
+        outside = _drop_writable(tools.outside, command.policy)
+        overrides = await read_git_overrides(command.git, workspace, outside)
+        try:
+            executed = await self._executed.scan(workspace, command.policy) if confined else NOTHING_EXECUTED
+        except asyncio.CancelledError:
+            return Finished(exit_code=None, output="", output_length=0, ended_by="cancelled")
+        git = build_git_variables(overrides, command.git)
+        request = self._request(command, workspace, confined, tools, git, executed)
         output = Output(self._limits.kept_output, show)
         session = CommandSession(self._broker, output, self._limits.output)
-        following = asyncio.create_task(session.follow(request))
+
+        async def follow() -> tuple[CommandReport, tuple[str, ...]]:
+            report = await session.follow(request)
+            inspect = partial(self._executed.inspect, executed, workspace, command.policy, outside)
+            return report, await inspect() if confined else ()
+
+        following = asyncio.create_task(follow())
         while True:
             try:
-                report = await asyncio.shield(following)
+                report, findings = await asyncio.shield(following)
                 break
             except asyncio.CancelledError:
                 if following.cancelled():
@@ -93,13 +117,16 @@ class ShellCommands:
             log.warning("%d processes of a command could not be ended: %s", report.left, command.text)
         if not report.began and report.ended_by is None:
             raise CommandError(f"The command was not run: {explain_failure(output.text)}.")
-        ended = to_finished(report, output)
-        advice = self._suggest_setting(ended, command.policy, str(workspace)) if confined else ""
+        ended = msgspec.structs.replace(to_finished(report, output), findings=findings)
+        advice = self._suggest_setting(ended, command.policy, str(workspace), executed) if confined else ""
         return msgspec.structs.replace(ended, advice=advice) if advice else ended
 
-    def _suggest_setting(self, ended: Finished, policy: SandboxPolicy, workspace: str) -> str:
+    def _suggest_setting(
+        self, ended: Finished, policy: SandboxPolicy, workspace: str, executed: ExecutedScan
+    ) -> str:
         protected = self._engine.list_inside(workspace)
-        return suggest_setting(ended, policy, self._user.get("PATH", ""), workspace, protected)
+        path = self._user.get("PATH", "")
+        return suggest_setting(ended, policy, path, workspace, protected, executed.read_only)
 
     async def start(self, program: Program, max_line: int) -> ProgramSession:
         confined = await self._is_confined(program.policy)
@@ -111,8 +138,16 @@ class ShellCommands:
         except ValueError as error:
             raise CommandError(str(error)) from None
         if confined:
+            executed = (await self._executed.scan(workspace, program.policy)).with_settings()
             request = self._build_confined_request(
-                self._sandbox, line, workspace, program.policy, variables, UNLIMITED_SECONDS, tools.folders
+                self._sandbox,
+                line,
+                workspace,
+                program.policy,
+                variables,
+                UNLIMITED_SECONDS,
+                tools.folders,
+                executed,
             )
             request = msgspec.structs.replace(request, confined=(*request.confined[:-1], str(folder)))
         else:
@@ -167,7 +202,13 @@ class ShellCommands:
         return found
 
     def _request(
-        self, command: Command, workspace: Path, confined: bool, tools: Toolchains, git: dict[str, str]
+        self,
+        command: Command,
+        workspace: Path,
+        confined: bool,
+        tools: Toolchains,
+        git: dict[str, str],
+        executed: ExecutedScan,
     ) -> CommandRequest:
         try:
             variables = build_environment(command.environment, tools, HOME, git)
@@ -180,7 +221,7 @@ class ShellCommands:
             return self._restrict_unconfined(request, command.policy)
         toolchains = tools.folders
         return self._build_confined_request(
-            self._sandbox, line, workspace, command.policy, variables, command.timeout, toolchains
+            self._sandbox, line, workspace, command.policy, variables, command.timeout, toolchains, executed
         )
 
     def _build_confined_request(
@@ -192,11 +233,12 @@ class ShellCommands:
         variables: dict[str, str],
         timeout: float,
         toolchains: Sequence[Path] = (),
+        executed: ExecutedScan = NOTHING_EXECUTED,
     ) -> CommandRequest:
         request = self._build_request(self._wrap(line), {}, str(workspace), "/", timeout)
         return msgspec.structs.replace(
             request,
-            confined=sandbox.arguments(workspace, policy, variables, toolchains),
+            confined=sandbox.arguments(workspace, policy, variables, toolchains, executed),
             files=sandbox.copied,
             filter=sandbox.filter,
         )
@@ -286,6 +328,13 @@ def _resolve_workspace(workspace: Path) -> Path:
         return workspace.resolve(strict=True)
     except (OSError, RuntimeError) as error:
         raise CommandError(f"The workspace {str(workspace)!r} cannot be used: {error}.") from None
+
+
+def _drop_writable(path: str, policy: SandboxPolicy) -> str:
+    """Return a search path without the folders that commands can write: the engine runs no program from there."""
+    writable = [os.path.realpath(os.path.expanduser(name)) for name in policy.writable]
+    kept = [each for each in path.split(":") if not any(is_within(each, folder) for folder in writable)]
+    return ":".join(kept) or SYSTEM_PATH
 
 
 def _find_bubblewrap() -> str | None:

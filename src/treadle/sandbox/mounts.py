@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from treadle.domain.writable_places import EnginePlaces, explain_protection, is_within
 from treadle.ports.sandbox import CommandError
+from treadle.sandbox.executed_scan import ExecutedScan
 
 
 class Mount(Struct, frozen=True):
@@ -49,6 +50,23 @@ def mount_read_only(places: Iterable[str]) -> list[Mount]:
 
 def _mount_empty(place: str) -> tuple[str, ...]:
     return ("--tmpfs", place, "--remount-ro", place)
+
+
+def mount_executed(executed: ExecutedScan, others: Sequence[str]) -> list[Mount]:
+    """Return read-only mounts of the files that other programs execute, and mounts that keep their folders in
+    place. `others` are mounted in another way, with everything in them."""
+    kept: list[str] = []
+    for place in sorted(executed.read_only):  # a folder comes before what is in it
+        if not any(is_within(place, each) for each in (*others, *kept)):
+            kept.append(place)
+    pinned = [place for place in executed.pinned if not any(is_within(place, each) for each in (*others, *kept))]
+    return [
+        *(Mount(place, ("--bind-try", place, place)) for place in pinned),
+        *(
+            Mount(place, ("--ro-bind-try", place, place) if os.path.lexists(place) else _mount_empty(place))
+            for place in kept
+        ),
+    ]
 
 
 def pin_parents(places: Iterable[str], shown: Sequence[ExposedFolder]) -> list[Mount]:

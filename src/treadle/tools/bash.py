@@ -175,10 +175,12 @@ def _make_kill_event(
 
 
 def _make_observation(finished: Finished, arguments: BashArguments) -> Observation:
-    endings = [f"[{finished.advice}]"] if finished.advice else []
+    endings = [f"[{finding}]" for finding in finished.findings]
     if finished.ended_by is not None:
         advice = _ADVICE[finished.ended_by].format(timeout=arguments.timeout, length=finished.output_length)
-        endings = [f"[The command was ended. {advice}]"]
+        endings.append(f"[The command was ended. {advice}]")
+    elif finished.advice:
+        endings.append(f"[{finished.advice}]")
     failed = finished.ended_by is None and _is_failure(arguments.command, finished)
     if failed:
         endings.append(f"[The command failed with exit status {finished.exit_code}.]")
