@@ -116,7 +116,10 @@ def test_a_file_of_the_workspace_does_not_get_the_secret_of_a_server(
 ) -> None:
     home, workspace = prepare(tmp_path / "home", make_secret_server()), tmp_path / "w"
     theft = THEFT.format(stolen=str(workspace / "stolen.txt"))
-    names = ("json.py", "sitecustomize.py", "usercustomize.py", "place.py", "os.py")
+    workspace.mkdir()
+    for name in ("sitecustomize.py", "usercustomize.py"):
+        (workspace / name).write_text(theft)
+    names = ("json.py", "place.py", "os.py")
     plant = [ask(call("write_file", path=name, content=theft)) for name in names]
     *_, told = use(home, workspace, *plant, ask(call("s__where")), sandbox=sandbox)
     assert all((workspace / name).exists() for name in names)

@@ -12,7 +12,7 @@ from treadle.system.engine_places import find_writable_places, list_engine_place
 
 
 def is_covered(path: str, places: EnginePlaces) -> bool:
-    return any(is_within(path, place) for place in (*places.code, *places.roots))
+    return any(is_within(path, place) for place in places.all)
 
 
 def test_every_loaded_module_is_in_a_place_of_the_engine_or_of_the_tests() -> None:
@@ -32,12 +32,14 @@ def test_the_interpreter_the_packages_and_treadle_itself_are_places_of_the_engin
 
 
 def test_a_workspace_in_a_place_of_the_engine_is_found() -> None:
-    places = EnginePlaces(code=("/e/lib",), roots=("/e",), link_folders=("/w/bin",))
+    places = EnginePlaces(code=("/e/lib", "/src/treadle"), holders=("/e", "/w/bin"), roots=("/src",))
     assert places.find_enclosing("/e/lib/pkg") == "/e/lib"
+    assert places.find_enclosing("/e") == "/e"
     assert places.find_enclosing("/e/work") is None
-    assert places.find_enclosing("/w/bin") == "/w/bin"
-    assert places.list_inside("/") == ("/e", "/w/bin")
+    assert places.find_enclosing("/src") is None
+    assert places.list_inside("/") == ("/e", "/src", "/w/bin")
     assert places.list_inside("/e") == ("/e/lib",)
+    assert places.list_inside("/src") == ("/src/treadle",)
 
 
 def test_a_run_can_write_its_workspace_but_not_what_is_protected_in_it() -> None:

@@ -16,7 +16,6 @@ from treadle.bootstrap.engine_config import EngineConfig
 from treadle.bootstrap.mcp_status import HomeMcpStatus
 from treadle.bootstrap.memory import make_memories
 from treadle.bootstrap.plugins import make_agent_hooks
-from treadle.bootstrap.run_places import remember_workspaces
 from treadle.bootstrap.stores import MonitoredDispatcher, Stores
 from treadle.bootstrap.system import HomeSkills, HomeSystem
 from treadle.config.agent_registry import EngineAgents, HomeAgents
@@ -188,8 +187,9 @@ async def _make_deps(
         agent_hooks=make_agent_hooks(config.home, config.commands),
         vault=config.vault,
         agent_context=config.agent_context,
-        workspace=remember_workspaces(config.home),
+        workspace=config.run_places.open_workspace,
         hidden=(config.home.path, *list_database_files(database)),
+        places=config.places,
         find_answer_error=config.answer_types.find_error,
         tool_deps=config.tool_deps,
         approvals=stores.approvals,

@@ -3,7 +3,7 @@
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from treadle.bootstrap.run_places import HomePlaces
+from treadle.bootstrap.home_places import HomePlaces
 from treadle.config.home import Home
 from treadle.domain.version import VERSION
 from treadle.mcp.catalog import McpCatalog

@@ -1,107 +1,43 @@
-"""What the runs of a home can write: the folders of its agents, and every workspace that a run has worked in."""
+"""The places that runs of this process can write. The engine imports nothing from there."""
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from functools import cached_property
+import sys
 from pathlib import Path
 
-from treadle.config.database_url import list_database_files
+from treadle.bootstrap.home_places import WorkspaceRecord
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import TreadleError
-from treadle.domain.mcp_servers import McpServer
-from treadle.domain.permissions import SandboxPolicy
-from treadle.domain.writable_places import WritablePlaces, is_within
-from treadle.system.engine_places import find_writable_places, list_engine_places
-
-FILE = "workspaces.list"
-"""Paths in the home, each with a NUL after it."""
-MAX_REMEMBERED = 1000
-"""Workspaces that are remembered: the latest."""
+from treadle.domain.writable_places import EnginePlaces, is_within
+from treadle.system.engine_places import find_writable_places
+from treadle.system.import_guard import guard_imports
 
 
-class WorkspaceRecord:
-    """Remembers in the home which folders runs have worked in."""
+class RunPlaces:
+    """Opens the workspaces of runs, after excluding them from imports."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Home, engine: EnginePlaces, hidden: tuple[Path, ...]) -> None:
         self._home = home
-        self._known: set[str] = set()
+        self._record = WorkspaceRecord(home.path)
+        self._guard = guard_imports(engine)
+        self._protected = (*engine.all, *(os.path.realpath(place) for place in hidden))
+        if any(not any(is_within(os.path.realpath(entry), place) for place in engine.all) for entry in sys.path):
+            self._exclude_known()
 
-    def note(self, workspace: Path) -> None:
-        """Remember a workspace. Nothing is written if it is known, or if there is no home."""
-        if str(workspace) in self._known:
-            return
-        known, path = self.read(), os.path.realpath(workspace)
-        self._known |= {*known, path, str(workspace)}
-        if path in known or not self._home.is_dir():
-            return
-        kept = [each for each in known if os.path.isdir(each)][-MAX_REMEMBERED + 1 :]
-        temporary = self._home / f".{FILE}.{os.getpid()}"
-        with suppress(OSError):
-            temporary.write_bytes(b"".join(os.fsencode(each) + b"\0" for each in (*kept, path)))
-            temporary.replace(self._home / FILE)
+    def open_workspace(self, agent: AgentSpec) -> Path:
+        """Return the workspace of an agent. Raise UsageError if it is missing."""
+        path = self._home.workspace(agent)
+        self._record.note(path)
+        self._guard.exclude(find_writable_places(path, agent.confinement, self._protected))
+        return path
 
-    def read(self) -> list[str]:
-        """Return the remembered workspaces, the latest last."""
-        try:
-            return [os.fsdecode(each) for each in (self._home / FILE).read_bytes().split(b"\0") if each]
-        except OSError:
-            return []
-
-
-def remember_workspaces(home: Home) -> Callable[[AgentSpec], Path]:
-    """Return how an engine finds the workspace of an agent. Each one is remembered."""
-    record = WorkspaceRecord(home.path)
-
-    def find(agent: AgentSpec) -> Path:
-        workspace = home.workspace(agent)
-        record.note(workspace)
-        return workspace
-
-    return find
-
-
-class HomePlaces:
-    """Implements `mcp.server_programs.RunPlaces`."""
-
-    def __init__(self, home: Home) -> None:
-        self._home = home
-
-    def find_writable(self, workspace: Path, policy: SandboxPolicy) -> WritablePlaces:
-        return find_writable_places(workspace, policy, self._protected).join([self.find_all()])
-
-    def find_all(self) -> WritablePlaces:
-        """Return what the agents of the home can write, and the workspaces of earlier runs."""
-        agents = [
-            find_writable_places(self._home.workspace_path(agent), agent.confinement, self._protected)
-            for agent in self._list_agents()
-        ]
-        return WritablePlaces(tuple(self._list_remembered()), self._protected).join(agents)
-
-    def list_server_folders(self) -> tuple[str, ...]:
-        servers: list[McpServer] = []
-        with suppress(TreadleError):
-            servers += self._home.config().mcp_servers.values()
-        for agent in self._list_agents():
-            servers += agent.mcp_servers.values()
-        return tuple(dict.fromkeys(folder for server in servers for folder in server.writable))
-
-    @cached_property
-    def _protected(self) -> tuple[str, ...]:
-        engine = list_engine_places()
-        own = (self._home.path, *list_database_files(self._home.database_url))
-        return (*engine.code, *engine.roots, *engine.link_folders, *map(os.path.realpath, own))
-
-    def _list_agents(self) -> Iterator[AgentSpec]:
+    def _exclude_known(self) -> None:
+        """Exclude the workspaces of all agents of the home: the search path contains folders that a run could
+        have written."""
         for name in self._home.agents():
-            with suppress(TreadleError):
-                yield self._home.agent(name)
-
-    def _list_remembered(self) -> Iterator[str]:
-        """Yield workspaces of earlier runs, without those that contain the user's home: they would contain every
-        program of the user."""
-        home = os.path.realpath(os.path.expanduser("~"))
-        for path in WorkspaceRecord(self._home.path).read():
-            if not is_within(home, path):
-                yield path
+            try:
+                agent = self._home.agent(name)
+            except TreadleError:  # reported when the agent is used
+                continue
+            path = self._home.workspace_path(agent)
+            self._guard.exclude(find_writable_places(path, agent.confinement, self._protected))

@@ -13,24 +13,36 @@ class EnginePlaces(Struct, frozen=True):
     code: tuple[str, ...] = ()
     """The virtual environment, the standard library, the installed packages, the package of Treadle and the
     interpreter. A workspace cannot be inside one."""
+    holders: tuple[str, ...] = ()
+    """Folders that hold code of the engine among other things: prefixes of interpreters, and folders with links
+    that lead to code (a link cannot be protected alone). A workspace can be inside one, but cannot be one."""
     roots: tuple[str, ...] = ()
-    """Folders that contain code of the engine and may contain other things: prefixes of interpreters, and the
-    folder of an editable installation. A workspace can be inside one."""
-    link_folders: tuple[str, ...] = ()
-    """Folders with links that lead to a place. A link cannot be protected alone, so its folder is. A workspace
-    cannot be such a folder."""
+    """Folders from which code is imported by name, such as that of an editable installation. A workspace can be
+    one: then only the code in it is protected, and the engine imports nothing else from there."""
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return (*self.code, *self.holders, *self.roots)
 
     def list_inside(self, folder: str) -> tuple[str, ...]:
         """Return the places inside a folder, without those that are in another one."""
-        places = {*self.code, *self.roots, *self.link_folders}
-        found = sorted(place for place in places if place != folder and is_within(place, folder))
+        found = sorted({place for place in self.all if place != folder and is_within(place, folder)})
         return tuple(place for place in found if not any(is_within(place, each) for each in found if each != place))
 
     def find_enclosing(self, folder: str) -> str | None:
-        """Return the place that a folder is, or that it is inside of, if no workspace may be there."""
-        if folder in self.link_folders:
+        """Return the place because of which a folder cannot be written by a run, or None."""
+        if folder in self.holders:
             return folder
         return next((place for place in self.code if is_within(folder, place)), None)
+
+
+def explain_protection(place: str) -> str:
+    """Return why no run may change a place of the engine, and what to do."""
+    return (
+        f"Treadle runs from {place}, and an agent must not change code that runs outside its sandbox. To let "
+        f"agents change it, run Treadle from an environment of its own: `uv tool install treadle` or "
+        f"`pipx install treadle`."
+    )
 
 
 class WritablePlaces(Struct, frozen=True):

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from treadle.domain.secret_refs import find_secret_names, resolve_secret_refs
 from treadle.mcp.pins import PinnedContent
-from treadle.mcp.server_programs import RunPlaces, ServerPrograms
+from treadle.mcp.server_programs import PlacesOfRuns, ServerPrograms
 from treadle.mcp.server_target import ServerTarget
 from treadle.ports.sandbox import CommandError, Contents, Programs
 from treadle.ports.tool import ToolError
@@ -86,7 +86,7 @@ class ServerPool:
         version: str,
         monotonic: Callable[[], float] = time.monotonic,
         *,
-        places: RunPlaces | None = None,
+        places: PlacesOfRuns | None = None,
         contents: Contents | None = None,
     ) -> None:
         """`places` and `contents` are needed for servers that are programs."""

@@ -20,7 +20,7 @@ ELSEWHERE = (
 )
 
 
-class RunPlaces(Protocol):
+class PlacesOfRuns(Protocol):
     """What the runs of a home can write."""
 
     def find_writable(self, workspace: Path, policy: SandboxPolicy) -> WritablePlaces:
@@ -35,7 +35,7 @@ class RunPlaces(Protocol):
 class ServerPrograms:
     """Checks and makes the programs of servers."""
 
-    def __init__(self, programs: Programs, places: RunPlaces | None, contents: Contents | None) -> None:
+    def __init__(self, programs: Programs, places: PlacesOfRuns | None, contents: Contents | None) -> None:
         self._programs = programs
         self._places = places
         self._contents = contents

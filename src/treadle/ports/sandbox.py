@@ -113,6 +113,8 @@ class Finished(Struct, frozen=True):
     killed_processes: int = 0
     """How many processes were still alive and were killed. They are not counted on systems without a subreaper
     (macOS), nor inside a sandbox that ended normally."""
+    findings: tuple[str, ...] = ()
+    """Sentences about what the command left behind that other programs would execute, and what was removed."""
     advice: str = ""
     """The setting that gives the command access to what it could not reach; empty if nothing is known to be
     missing."""

@@ -54,6 +54,8 @@ class CommandRequest(Struct, frozen=True):
     unconfined process applies it to itself."""
     denied: tuple[str, ...] = ()
     """Paths that a command without a sandbox may not open, if the kernel supports that."""
+    read_only: tuple[str, ...] = ()
+    """Paths that a command without a sandbox may not change, if the kernel supports that."""
     max_poll: float = 0.25
     """Longest interval in seconds between two checks of its resource usage."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 
-class Word(Struct, frozen=True):
+class ProgramWord(Struct, frozen=True):
     """A word of a command line."""
 
     role: str
@@ -116,7 +116,7 @@ def find_launcher(program: str) -> str | None:
     return name if name in LAUNCHERS or name in WRAPPERS else None
 
 
-def classify_words(program: str, arguments: Sequence[str], first: int = 1) -> Iterator[Word]:
+def classify_words(program: str, arguments: Sequence[str], first: int = 1) -> Iterator[ProgramWord]:
     """Yield the arguments of a program, each with whether it names code. `first` is the number of the first one."""
     name = find_launcher(program)
     if name in WRAPPERS:
@@ -125,19 +125,19 @@ def classify_words(program: str, arguments: Sequence[str], first: int = 1) -> It
     launcher = None if name is None else LAUNCHERS[name]
     code = len(arguments) if launcher is not None and launcher.runs_all else _count_code(launcher, arguments)
     for index, text in enumerate(arguments[:code]):
-        yield Word(f"argument {first + index}", text, is_code=True)
+        yield ProgramWord(f"argument {first + index}", text, is_code=True)
     rest = arguments[code:]
     if code and launcher is not None and not launcher.runs_all and find_launcher(arguments[code - 1]) is not None:
         yield from classify_words(arguments[code - 1], rest, first + code)
         return
     for index, text in enumerate(rest):
-        yield Word(f"argument {first + code + index}", text, is_code=False)
+        yield ProgramWord(f"argument {first + code + index}", text, is_code=False)
 
 
-def _classify_wrapped(arguments: Sequence[str], first: int) -> Iterator[Word]:
+def _classify_wrapped(arguments: Sequence[str], first: int) -> Iterator[ProgramWord]:
     """Yield the words of a wrapper, then those of the command that it runs. If that is unclear, all are code."""
     for index, text in enumerate(arguments):
-        yield Word(f"argument {first + index}", text, is_code=True)
+        yield ProgramWord(f"argument {first + index}", text, is_code=True)
         is_program = not text.startswith("-") and not _ASSIGNMENT.match(text) and not text[:1].isdigit()
         if is_program and (
             find_launcher(text) is not None or index == 0 or _ASSIGNMENT.match(arguments[index - 1])

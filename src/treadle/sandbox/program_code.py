@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from treadle.domain.writable_places import WritablePlaces, is_within
 from treadle.ports.sandbox import CommandError, Program, WritableCode
-from treadle.sandbox.launchers import CODE_VARIABLES, Word, classify_words, find_launcher
+from treadle.sandbox.launchers import CODE_VARIABLES, ProgramWord, classify_words, find_launcher
 from treadle.system.engine_places import list_path_steps
 
 CODE_SUFFIXES = (
@@ -51,7 +51,7 @@ def find_writable_code(
     found.check_program(argv[0], argv[1:], "its program")
     for name, value in environment.items():
         if CODE_VARIABLES.fullmatch(name):
-            found.check_word(Word(f"the variable {name}", value, is_code=True))
+            found.check_word(ProgramWord(f"the variable {name}", value, is_code=True))
     return tuple(dict.fromkeys(found.results))
 
 
@@ -93,7 +93,7 @@ class _Search:
             self._check_relative(word, find_launcher(named))
             self.check_word(word)
 
-    def _check_relative(self, word: Word, launcher: str | None) -> None:
+    def _check_relative(self, word: ProgramWord, launcher: str | None) -> None:
         """Raise CommandError if a script is named in the start folder, which is empty."""
         is_script = word.is_code and launcher in INTERPRETERS and word.text.endswith(CODE_SUFFIXES)
         if is_script and self._folder is None and not word.text.startswith(("-", "/", "~")):
@@ -102,7 +102,7 @@ class _Search:
                 f"of the script, in a folder that no agent works in."
             )
 
-    def check_word(self, word: Word) -> None:
+    def check_word(self, word: ProgramWord) -> None:
         """Check what a word of the command line names."""
         candidates = list(self._list_paths(word.text))
         for path in candidates:

@@ -37,7 +37,7 @@ from treadle.sandbox.process_tree import (
     signal_groups,
     wait_for_child,
 )
-from treadle.sandbox.self_restriction import deny_paths, install_filter, join_new_keyring
+from treadle.sandbox.self_restriction import install_filter, join_new_keyring, restrict_paths
 
 FIRST_POLL_SECONDS = 0.02
 MAX_POLL_SECONDS = 0.25
@@ -101,7 +101,7 @@ def exec_command(request: dict[str, Any], streams: list[int], passed: list[int])
         join_new_keyring()
         if not request["confined"]:
             prctl(PR_SET_NO_NEW_PRIVS, 1)  # a program that gained privileges could not be killed
-            deny_paths(request["denied"], request["workspace"])
+            restrict_paths(request["denied"], request["read_only"], request["workspace"])
             if request["filter"]:
                 install_filter(b64decode(request["filter"]))
         os.execve(request["argv"][0], request["argv"], request["environment"])

@@ -3,16 +3,17 @@
 import os
 import site
 import sys
-import sysconfig
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from treadle.domain.permissions import SandboxPolicy
-from treadle.domain.writable_places import EnginePlaces, WritablePlaces
-from treadle.system.helper_process import PACKAGE_ROOT
+from treadle.domain.writable_places import EnginePlaces, WritablePlaces, is_within
+from treadle.system.helper_process import PACKAGE_ROOT, list_interpreters
 
 ENVIRONMENT_FILE = "pyvenv.cfg"
-_CODE_PATHS = ("stdlib", "platstdlib", "purelib", "platlib")
+_LIBRARY_FOLDERS = ("lib", sys.platlibdir)
 _MAX_LINKS = 40
 
 
@@ -20,22 +21,22 @@ def list_engine_places() -> EnginePlaces:
     """Return the places of this interpreter and of this package, whether they exist or not."""
     prefixes = {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}
     environments = {prefix for prefix in prefixes if os.path.exists(os.path.join(prefix, ENVIRONMENT_FILE))}
-    libraries = {sysconfig.get_path(name) for name in _CODE_PATHS} | {os.path.dirname(os.__file__)}
-    packages = {*site.getsitepackages(), *_list_user_sites()}
-    code = {*environments, *libraries, *packages, *_list_interpreters(), str(PACKAGE_ROOT / "treadle")}
-    roots = {*(prefixes - environments), str(PACKAGE_ROOT)}
-    steps = [list_path_steps(path) for path in (*code, *roots)]
-    links = {os.path.dirname(link) for each in steps for link in each[:-1]}
-    return EnginePlaces(code=_resolve(code), roots=_resolve(roots), link_folders=tuple(sorted(links - {"/"})))
+    version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    libraries = {os.path.join(prefix, folder, version) for prefix in prefixes for folder in _LIBRARY_FOLDERS}
+    installed = {
+        entry for entry in sys.path if any(is_within(entry, prefix) and entry != prefix for prefix in prefixes)
+    }
+    packages = {*site.getsitepackages(), *_list_user_sites(), str(PACKAGE_ROOT / "treadle")}
+    code = {*environments, *libraries, *installed, *packages, *list_interpreters(), os.path.dirname(os.__file__)}
+    held = prefixes - environments
+    roots = {str(PACKAGE_ROOT), str(Path(msgspec.__file__).parents[1])}
+    steps = [list_path_steps(path) for path in (*code, *held, *roots)]
+    links = {os.path.dirname(link) for each in steps for link in each[:-1]} - {"/"}
+    return EnginePlaces(code=_resolve(code), holders=_resolve({*held, *links}), roots=_resolve(roots))
 
 
 def _list_user_sites() -> list[str]:
     return [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
-
-
-def _list_interpreters() -> list[str]:
-    base: str = getattr(sys, "_base_executable", "")
-    return [program for program in (sys.executable, base) if program]
 
 
 def _resolve(paths: Iterable[str]) -> tuple[str, ...]:
