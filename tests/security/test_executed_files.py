@@ -97,6 +97,15 @@ def test_ordinary_files_are_written_without_asking(tmp_path: Path, project: Path
     assert [isinstance(outcome, ToolCallEnd) for outcome in ended] == [True] * len(ORDINARY)
 
 
+def test_hooks_and_settings_that_a_repository_names_need_an_approval_too(tmp_path: Path, project: Path) -> None:
+    (project / ".git").mkdir()
+    settings = "[core]\n\tHooksPath = tools/git-hooks\n[include]\n\tpath = ../shared.cfg\n"
+    (project / ".git" / "config").write_text(settings)
+    names = ("tools/git-hooks/pre-commit", "shared.cfg", "tools/build.sh")
+    ended, _ = outcomes(tmp_path, project, names, approvals={"default": "auto"})
+    assert [isinstance(outcome, ToolCallEnd) for outcome in ended] == [False, False, True]
+
+
 def test_an_approval_does_not_follow_a_link_that_was_changed_meanwhile(tmp_path: Path, project: Path) -> None:
     link = project / "target"
     link.symlink_to(".envrc")

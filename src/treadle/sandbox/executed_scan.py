@@ -79,7 +79,7 @@ class ExecutedScanner:
 
     def scan(self, roots: Sequence[str], excluded: Sequence[str]) -> ExecutedScan:
         """Return the listed files in these folders, without those in excluded folders."""
-        collected = _Collected()
+        collected = _Collected(roots)
         queue = deque(roots)
         count = 0
         while queue and count < MAX_FOLDERS and len(collected.signatures) < MAX_FOUND:
@@ -95,7 +95,7 @@ class ExecutedScanner:
                 if not any(is_within(each, place) for place in excluded):
                     collected.add(each)
             queue.extend(each for each in folder.folders if not any(is_within(each, place) for place in excluded))
-        return collected.finish(roots)
+        return collected.finish()
 
     def _read(self, path: str) -> _Folder | None:
         try:
@@ -144,7 +144,8 @@ def _list_start_files(environment: str) -> list[str]:
 
 
 class _Collected:
-    def __init__(self) -> None:
+    def __init__(self, roots: Sequence[str]) -> None:
+        self._roots = roots
         self.signatures: dict[str, Signature] = {}
         self._read_only: dict[str, None] = {}
         self._pinned: dict[str, None] = {}
@@ -166,12 +167,17 @@ class _Collected:
                 self._pin(match.path, match.name.count("/"))
 
     def add_repository(self, path: str) -> None:
-        """Add the hooks and settings of a repository, of its submodules and of its worktrees."""
-        self._pinned[path] = None
-        hooks = os.path.join(path, "hooks")
-        self._read_only[os.path.realpath(hooks)] = None
-        for folder in (hooks, os.path.realpath(hooks)):
-            self._sign_hooks(folder)
+        """Add the hooks and settings of a repository, of its submodules and of its worktrees.
+
+        A repository below the top that has no hooks, such as a clone that the agent has made, can be removed
+        again. New hooks in it are reported."""
+        hooks = os.path.realpath(os.path.join(path, "hooks"))
+        active = [os.path.join(hooks, name) for name in _list_names(hooks) if not name.endswith(_INERT_SUFFIX)]
+        for hook in active:
+            self._sign(hook)
+        if active or os.path.dirname(path) in self._roots or path in self._roots:
+            self._pinned[path] = None
+            self._read_only[hooks] = None
         top = os.path.dirname(path)
         for name in _GIT_SETTINGS:
             file = os.path.join(path, name)
@@ -216,23 +222,22 @@ class _Collected:
         changed, size = (0, 0) if is_folder else (found.st_mtime_ns, found.st_size)
         self.signatures[path] = (found.st_dev, found.st_ino, changed, size)
 
-    def _sign_hooks(self, folder: str) -> None:
-        try:
-            names = os.listdir(folder)
-        except OSError:
-            return
-        for name in names:
-            if not name.endswith(_INERT_SUFFIX):
-                self._sign(os.path.join(folder, name))
-
-    def finish(self, roots: Sequence[str]) -> ExecutedScan:
+    def finish(self) -> ExecutedScan:
         """Return what was found inside the roots: a link or a setting may lead out of them."""
+        roots = self._roots
         return ExecutedScan(
             tuple(path for path in self._read_only if _is_inside(path, roots)),
             tuple(path for path in self._pinned if _is_inside(path, roots)),
             {path: content for path, content in self._settings.items() if _is_inside(path, roots)},
             self.signatures,
         )
+
+
+def _list_names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def _is_inside(path: str, roots: Sequence[str]) -> bool:

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from treadle.domain.executed_files import find_executed_file
 from treadle.ports.tool import (
     EXECUTED_PREFIX,
     PRIVATE_PREFIX,
@@ -75,7 +74,7 @@ class PathJudgedTool(ToolDecorator):
             return None
         resolved = workspace.resolve_to_write(path)
         full_path = workspace.privacy.full_path(resolved)
-        found = find_executed_file(full_path)
+        found = workspace.protection.find_executed(resolved)
         if found is None or workspace.protection.find_place(resolved) is not None:  # the tool refuses the latter
             return None
         reason = f"it writes {display_name(full_path)}, which {found.by} executes later ({found.name})"
