@@ -26,6 +26,11 @@ class Consent(Struct, frozen=True):
     content: bool = False
     """Code in places that a run can write is pinned as it is now."""
 
+    @property
+    def flags(self) -> str:
+        """The options of `treadle mcp approve` that give it."""
+        return f"{' --allow-write' if self.write else ''}{' --pin-content' if self.content else ''}"
+
 
 NO_CONSENT = Consent()
 

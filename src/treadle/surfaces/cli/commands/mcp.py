@@ -361,7 +361,7 @@ async def _approve(
         if not Prompt.is_possible():
             raise UsageError(
                 f"The MCP server `{entry.name}` needs a confirmation, and there is no terminal to ask at. "
-                f"Read what is above, then: {make_command('approve', entry)} --yes"
+                f"Read what is above, then: {make_command('approve', entry)}{consent.flags} --yes"
             )
         if not await ask_yes_or_no(f"Let agents use {entry.name} with these tools, as they are?"):
             note(f"{entry.name} was not approved. Its tools are not offered to agents.")
