@@ -1,5 +1,6 @@
 """A server never runs code that a run can write, and has the access to the workspace that its entry says."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -29,10 +30,13 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.events import RunStart
 from treadle.domain.mcp_servers import McpServer
 from treadle.domain.permissions import SandboxPolicy
+from treadle.domain.writable_places import WritablePlaces
 from treadle.mcp.catalog import McpCatalog
 from treadle.mcp.pins import Pin, PinFolder
 from treadle.ports.model import ModelRequest
+from treadle.ports.sandbox import CommandError, Program
 from treadle.ports.tool import ToolError
+from treadle.sandbox.commands import ShellCommands
 from treadle.testing.models import FunctionModel, ScriptStep, ask, call, say
 from treadle.vault.store import VaultStore
 
@@ -180,6 +184,34 @@ def test_the_start_folder_is_private_empty_and_gone_afterwards(tmp_path: Path) -
     assert (free["entries"], free["mode"], free["safe"]) == ([], "0o700", "1")
     assert not free["folder"].startswith(str(tmp_path))
     assert not Path(free["folder"]).exists()
+
+
+def test_without_bubblewrap_the_same_rules_hold(tmp_path: Path) -> None:
+    workspace = tmp_path / "w"
+    workspace.mkdir()
+    (workspace / "json.py").write_text(f"open({str(workspace / 'stolen.txt')!r}, 'w')")
+    commands = ShellCommands(bubblewrap="/nowhere/bwrap")
+
+    async def run(folder: Path) -> str:
+        places = WritablePlaces((str(folder),))
+        code = "import json, os; print(json.dumps([os.getcwd(), os.listdir()]))"
+        program = Program((PYTHON, "-c", code), folder, folder="private", access="none", avoided=places)
+        assert await commands.find_writable_code(program) == ()
+        process = await commands.start(program, 10_000)
+        try:
+            return (await process.output.read()).decode()
+        finally:
+            await process.stop(5.0)
+
+    try:
+        folder, entries = json.loads(asyncio.run(run(workspace)))
+        assert entries == []
+        assert not Path(folder).exists()
+        with pytest.raises(CommandError, match="its start folder would be in /tmp, which a run can write"):
+            asyncio.run(run(Path("/tmp")))
+    finally:
+        commands.close()
+    assert not (workspace / "stolen.txt").exists()
 
 
 def test_what_is_next_to_a_script_is_imported_unless_a_run_can_write_it(tmp_path: Path) -> None:
