@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -63,6 +64,36 @@ def test_a_server_is_added_listed_shown_tested_changed_and_removed(tmp_path: Pat
         assert any(each.get("about") == "mcp plain" for each in doctor.json)
         assert (await shell("mcp", "remove", "plain")).code == 0
         assert (await shell("mcp", "list", "--json")).out == ""
+
+    in_time(perform())
+
+
+@needs_sandbox
+def test_an_approval_says_explicitly_what_goes_further(tmp_path: Path) -> None:
+    async def perform() -> None:
+        shell, workspace = Shell(tmp_path / "home"), tmp_path / "w"
+        workspace.mkdir()
+        shell.write("agents/hero/config.yaml", f"name: hero\nmodel: a/b\nworkspace: {workspace}\n")
+        script = workspace / "server.py"
+        shutil.copy(SERVERS / "plain.py", script)
+        add = ("mcp", "add", "own", "--no-network", "--yes", "--")
+        refused = await shell(*add, sys.executable, str(script))
+        assert f"argument 1 is in {script}, which a run can write" in refused.err
+        assert (await shell("mcp", "approve", "own", "--yes")).code != 0
+        unread = await shell("mcp", "approve", "own", "--pin-content")
+        assert f"pinned   {script}" in unread.err
+        assert "treadle mcp approve own --pin-content --yes" in unread.err
+        assert (await shell("mcp", "approve", "own", "--pin-content", "--yes")).code == 0
+        assert (await shell("mcp", "test", "own")).code == 0
+        script.write_text("")
+        assert "has changed since it was approved" in (await shell("mcp", "test", "own")).err
+        words = ("mcp", "add", "far", "--network", "--workspace", "write", "--readable", str(SERVERS), "--yes")
+        refused = await shell(*words, "--", *PLAIN)
+        assert "Approve that: treadle mcp approve far --allow-write" in refused.err
+        assert (await shell("mcp", "approve", "far", "--allow-write", "--yes")).code == 0
+        assert "it writes the workspace, and has the network" in (await shell("mcp", "show", "far")).out
+        relative = await shell("mcp", "add", "x", "--no-network", "--yes", "--", "./server")
+        assert "is a relative path" in relative.err
 
     in_time(perform())
 

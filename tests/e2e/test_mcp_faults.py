@@ -47,7 +47,9 @@ def test_faults_of_a_server_are_results_and_no_process_is_left(tmp_path: Path) -
 @pytest.mark.parametrize("name", ["huge", "flood", "hang"])
 def test_a_broken_call_says_what_broke(tmp_path: Path, name: str) -> None:
     async def perform() -> None:
-        home = make_home(tmp_path / "home", s=make_server(timeout=0.5 if name == "hang" else 120.0))
+        env, seconds = {"CANCELLED": "{{workspace}}/cancelled"}, 0.5 if name == "hang" else 120.0
+        server = make_server(timeout=seconds, workspace="write", env=env)
+        home = make_home(tmp_path / "home", s=server)
         events = await run_script(home, make_agent(tmp_path / "w"), ask(call(f"s__{name}")))
         expected = {
             "huge": "the MCP server `s` was lost during the call: it sent a message of more than 16 MB",

@@ -164,6 +164,7 @@ def test_entries_are_added_and_removed_and_comments_stay(tmp_path: Path) -> None
         {"url": "file:///etc/passwd"},
         {"command": "x", "type": "http"},
         {"command": "x", "timeout": 0},
+        {"url": "https://a.example/mcp", "workspace": "read"},
     ],
 )
 def test_invalid_entries_are_refused(values: dict[str, Any]) -> None:
@@ -192,6 +193,27 @@ def test_an_import_replaces_secrets_with_references(tmp_path: Path) -> None:
     file.write_text("[]")
     with pytest.raises(UsageError, match="no `mcpServers`"):
         read_import(str(file))
+
+
+def test_an_import_names_the_workspace_by_its_reference(tmp_path: Path) -> None:
+    file = tmp_path / ".mcp.json"
+    servers = {
+        "files": {"command": "npx", "args": ["-y", "server-filesystem", ".", "${workspaceFolder}/docs", "./data"]},
+        "git": {"command": "uvx", "args": ["mcp-server-git"], "cwd": "${workspaceFolder}"},
+        "sub": {"command": "uvx", "args": ["x"], "cwd": "packages/x", "env": {"ROOT": "${PWD}"}},
+        "fixed": {"command": "uvx", "args": ["x"], "cwd": "/srv/x"},
+        "own": {"command": "./server"},
+    }
+    file.write_text(json.dumps({"mcpServers": servers}))
+    files, git, sub, fixed, own = read_import(str(file))
+    assert files.values["args"][2:] == ["{{workspace}}", "{{workspace}}/docs", "{{workspace}}/data"]
+    assert files.missing == ()
+    assert ("cwd" in git.values, git.ignored) == (False, ("cwd",))
+    assert (sub.values.get("cwd"), sub.values["env"]) == (None, {"ROOT": "{{workspace}}"})
+    assert fixed.values["cwd"] == "/srv/x"
+    assert (
+        own.problem == "its program `./server` is in the workspace; install it in a folder that no agent works in"
+    )
 
 
 KEY = "AIzaSyA1234567890abcdefg"

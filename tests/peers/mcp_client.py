@@ -16,8 +16,9 @@ from mcp.client.auth import AuthorizationCodeResult
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.mcp_servers import McpServer, OAuthSettings
 from treadle.mcp.oauth import Login, VaultStorage
-from treadle.mcp.pool import ServerPool, ServerTarget
-from treadle.ports.sandbox import Program, RunningProgram
+from treadle.mcp.pool import ServerPool
+from treadle.mcp.server_target import ServerTarget
+from treadle.ports.sandbox import Program, RunningProgram, WritableCode
 from treadle.ports.tool import ToolContext, ToolError
 
 REDIRECT_URI = "http://localhost:3000/callback"
@@ -79,6 +80,9 @@ class NoPrograms:
     """Implements `ports.sandbox.Programs`: every server of the suite is remote."""
 
     async def start(self, program: Program, max_line: int) -> RunningProgram:
+        raise AssertionError("the suite has no programs")
+
+    async def find_writable_code(self, program: Program) -> tuple[WritableCode, ...]:
         raise AssertionError("the suite has no programs")
 
     async def confinement(self) -> Any:

@@ -14,10 +14,11 @@ from tests.mcp.homes import make_agent, needs_sandbox, open_engine, write_home
 from tests.mcp.test_calls import results
 from tests.surfaces.http.test_access import in_time
 from treadle.bootstrap.mcp_admin import approve_server, inspect_server
-from treadle.bootstrap.mcp_entries import find_entry
+from treadle.bootstrap.mcp_entries import Consent, find_entry
 from treadle.config.home import Home
 from treadle.domain.events import ToolCallEnd, ToolCallError
 from treadle.domain.mcp_servers import McpServer
+from treadle.ports.tool import ToolError
 from treadle.testing.models import ask, call, say
 
 PEERS = Path(__file__).parents[2] / ".peers"
@@ -72,13 +73,42 @@ def test_the_time_server_tells_the_time_and_reports_errors(tmp_path: Path) -> No
     assert isinstance(wrong, ToolCallError)
 
 
+def make_repository(folder: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    for name, value in (("user.name", "Ada"), ("user.email", "ada@example.com")):
+        subprocess.run(["git", "-C", str(folder), "config", name, value], check=True)
+    (folder / "new.txt").write_text("x")
+
+
 def test_the_git_server_shows_the_status(tmp_path: Path) -> None:
     workspace = tmp_path / "w"
     workspace.mkdir()
-    subprocess.run(["git", "init", "-q", str(workspace)], check=True)
-    (workspace / "new.txt").write_text("x")
-    [status] = use(tmp_path, python_server("mcp-server-git"), ("git_status", {"repo_path": str(workspace)}))
+    make_repository(workspace)
+    (workspace / "json.py").write_text("raise SystemExit('code of the workspace')")
+    status, added = use(
+        tmp_path,
+        python_server("mcp-server-git"),
+        ("git_status", {"repo_path": str(workspace)}),
+        ("git_add", {"repo_path": str(workspace), "files": ["new.txt"]}),
+    )
     assert "new.txt" in status.content
+    assert isinstance(added, ToolCallError), "it reads the workspace by default"
+
+
+def test_the_git_server_commits_if_it_may_write(tmp_path: Path) -> None:
+    workspace = tmp_path / "w"
+    workspace.mkdir()
+    make_repository(workspace)
+    added, committed = use(
+        tmp_path,
+        python_server("mcp-server-git", workspace="write"),
+        ("git_add", {"repo_path": str(workspace), "files": ["new.txt"]}),
+        ("git_commit", {"repo_path": str(workspace), "message": "First"}),
+    )
+    assert isinstance(added, ToolCallEnd), added
+    assert isinstance(committed, ToolCallEnd), committed
+    log = subprocess.run(["git", "-C", workspace, "log", "--oneline"], capture_output=True, text=True, check=True)
+    assert "First" in log.stdout
 
 
 def test_the_filesystem_server_stays_in_the_workspace(tmp_path: Path) -> None:
@@ -87,20 +117,65 @@ def test_the_filesystem_server_stays_in_the_workspace(tmp_path: Path) -> None:
     (tmp_path / "outside.txt").write_text("private")
     written, listed, outside = use(
         tmp_path,
-        node_server("server-filesystem", "."),
+        node_server("server-filesystem", "{{workspace}}", workspace="write"),
         ("write_file", {"path": str(workspace / "a.txt"), "content": "hello"}),
         ("list_directory", {"path": str(workspace)}),
         ("read_text_file", {"path": str(tmp_path / "outside.txt")}),
     )
-    assert isinstance(written, ToolCallEnd)
+    assert isinstance(written, ToolCallEnd), written
     assert (workspace / "a.txt").read_text() == "hello"
     assert "a.txt" in listed.content
     assert isinstance(outside, ToolCallError)
 
 
+def test_the_filesystem_server_only_reads_by_default(tmp_path: Path) -> None:
+    workspace = tmp_path / "w"
+    workspace.mkdir()
+    (workspace / "a.txt").write_text("hello")
+    read, written = use(
+        tmp_path,
+        node_server("server-filesystem", "{{workspace}}"),
+        ("read_text_file", {"path": str(workspace / "a.txt")}),
+        ("write_file", {"path": str(workspace / "b.txt"), "content": "x"}),
+    )
+    assert "hello" in read.content
+    assert isinstance(written, ToolCallError)
+    assert not (workspace / "b.txt").exists()
+
+
+def test_a_server_in_the_packages_of_a_workspace_runs_only_as_it_was_pinned(tmp_path: Path) -> None:
+    workspace = tmp_path / "w"
+    workspace.mkdir()
+    node_server("server-everything")  # skips the test if it is missing
+    shutil.copytree(PEERS / "node_modules", workspace / "node_modules", symlinks=True)
+    script = workspace / "node_modules" / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
+    server = McpServer(command=NODE, args=(str(script),))
+    home = Home(write_home(tmp_path / "home", s=server))
+    (home.path / "agents" / "hero").mkdir(parents=True)
+    (home.path / "agents" / "hero" / "config.yaml").write_text(f"name: hero\nmodel: a/b\nworkspace: {workspace}\n")
+
+    async def call_once() -> ToolCallEnd | ToolCallError:
+        async with open_engine(home.path, ask(call("s__echo", message="hello")), say("Done.")) as engine:
+            [result] = results([event async for event in engine.stream(make_agent(workspace), "Go.")])
+            return result
+
+    async def perform() -> None:
+        with pytest.raises(ToolError, match="pin its content"):
+            await inspect_server(home, find_entry(home, "s"))
+        entry = find_entry(home, "s")
+        approve_server(home, entry, await inspect_server(home, entry, consent=Consent(content=True)))
+        assert "hello" in (await call_once()).content
+        with (script.parent.parent / "node_modules.js").open("w") as planted:
+            planted.write("x")
+        assert "has changed since it was approved" in (await call_once()).content
+
+    in_time(perform())
+
+
 def test_the_memory_server_stores_and_reads_entities(tmp_path: Path) -> None:
     entity = {"name": "Ada", "entityType": "person", "observations": ["likes looms"]}
-    server = node_server("server-memory", env={"MEMORY_FILE_PATH": str(tmp_path / "w" / "memory.jsonl")})
+    env = {"MEMORY_FILE_PATH": "{{workspace}}/memory.jsonl"}
+    server = node_server("server-memory", env=env, workspace="write")
     created, read = use(tmp_path, server, ("create_entities", {"entities": [entity]}), ("read_graph", {}))
     assert isinstance(created, ToolCallEnd)
     assert "likes looms" in read.content

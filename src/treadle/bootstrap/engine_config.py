@@ -4,10 +4,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from treadle.bootstrap.mcp import HomeMcp
+from treadle.bootstrap.run_places import RunPlaces
 from treadle.bootstrap.stores import ALL, WorkerShare
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.mcp_servers import McpSettings
+from treadle.domain.writable_places import EnginePlaces
 from treadle.models.registry import ModelRegistry
 from treadle.ports.agent_context import AgentContext
 from treadle.ports.clock import Clock, Ids
@@ -36,6 +38,10 @@ class EngineConfig:
     clock: Clock
     ids: Ids
     commands: ShellCommands
+    places: EnginePlaces
+    """The places from which this process loads code."""
+    run_places: RunPlaces
+    """The places that its runs can write."""
     database: str | None = None
     """The URL of the database; None for that of the home."""
     telemetry: "EngineTelemetry | None" = None

@@ -9,6 +9,7 @@ from treadle.bootstrap.mcp import HomeMcp
 from treadle.bootstrap.model_registry import make_model_registry
 from treadle.bootstrap.plugins import load_approved_hooks
 from treadle.bootstrap.recipients import HomeRecipients
+from treadle.bootstrap.run_places import RunPlaces
 from treadle.bootstrap.sendable_files import SendableFiles
 from treadle.bootstrap.stores import ALL, WorkerShare
 from treadle.config.database_url import list_database_files
@@ -18,6 +19,7 @@ from treadle.models.registry import ModelRegistry
 from treadle.ports.clock import Clock, Ids
 from treadle.sandbox.commands import ShellCommands
 from treadle.system.clock import SteadyClock, SystemClock, TimeOrderedIds
+from treadle.system.engine_places import list_engine_places
 from treadle.telemetry.settings import Telemetry
 from treadle.tools.builtin import INTERNAL_TOOLS, builtin_tools
 from treadle.tools.toolbox import ToolRegistry
@@ -45,9 +47,10 @@ def configure_engine(
     models = make_model_registry(home, config, vault.value, steady_clock.monotonic)
     context = HomeAgentContext(home, config.house_rules)
     _follow_config(home, models, context)
-    commands = ShellCommands(
-        hidden=(home.path, *list_database_files(database or home.database_url)), user=os.environ
-    )
+    places = list_engine_places()
+    hidden = (home.path, *list_database_files(database or home.database_url))
+    run_places = RunPlaces(home, places, hidden)
+    commands = ShellCommands(hidden=hidden, engine=places, user=os.environ)
     mcp = HomeMcp(home, vault, commands)
     tools = _make_tools(commands, vault, mcp)
     recipients = HomeRecipients(config.channels)
@@ -64,6 +67,8 @@ def configure_engine(
         steady_clock,
         ids or TimeOrderedIds(),
         commands,
+        places,
+        run_places,
         database,
         None if telemetry is None else _make_telemetry(telemetry, home, models, vault, steady_clock, mcp),
         config.credits.per_dollar,

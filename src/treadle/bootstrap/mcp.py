@@ -3,12 +3,16 @@
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from treadle.bootstrap.home_places import HomePlaces
 from treadle.config.home import Home
 from treadle.domain.version import VERSION
 from treadle.mcp.catalog import McpCatalog
+from treadle.mcp.pins import FOLDER as PINS
 from treadle.mcp.pins import PinFolder
-from treadle.mcp.pool import ServerPool, ServerState, ServerTarget
+from treadle.mcp.pool import ServerPool, ServerState
+from treadle.mcp.server_target import ServerTarget
 from treadle.ports.sandbox import Programs
+from treadle.sandbox.contents import ContentFolder
 from treadle.vault.vault import HomeVault
 
 if TYPE_CHECKING:
@@ -31,6 +35,17 @@ class HomeCredentials:
         return make_stored_login(self._home, self._vault, target)
 
 
+def make_contents(home: Home) -> ContentFolder:
+    """Return the private copies of code that is pinned by content."""
+    places = HomePlaces(home)
+    return ContentFolder(home.path / PINS / "contents", places.find_all)
+
+
+def make_pool(home: Home, programs: Programs, credentials: HomeCredentials) -> ServerPool:
+    """Return a pool whose programs follow the rules of the home."""
+    return ServerPool(programs, credentials, VERSION, places=HomePlaces(home), contents=make_contents(home))
+
+
 class HomeMcp:
     """The only owner of the connections of a process."""
 
@@ -43,7 +58,7 @@ class HomeMcp:
 
     @cached_property
     def pool(self) -> ServerPool:
-        return ServerPool(self._programs, HomeCredentials(self._home, self._vault), VERSION)
+        return make_pool(self._home, self._programs, HomeCredentials(self._home, self._vault))
 
     @property
     def states(self) -> list[ServerState]:

@@ -8,16 +8,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from treadle.bootstrap.mcp import HomeCredentials
-from treadle.bootstrap.mcp_entries import ServerEntry
+from treadle.bootstrap.mcp import HomeCredentials, make_contents, make_pool
+from treadle.bootstrap.mcp_entries import NO_CONSENT, Consent, ServerEntry, list_entries
 from treadle.config.database_url import list_database_files
 from treadle.config.home import Home
 from treadle.domain.permissions import SandboxPolicy
-from treadle.domain.version import VERSION
-from treadle.mcp.pins import Pin, PinFolder, hash_entry
-from treadle.mcp.pool import ServerPool, ServerTarget
+from treadle.mcp.pins import Pin, PinFolder, PinnedContent, hash_entry
+from treadle.mcp.pool import ServerPool
+from treadle.mcp.server_target import ServerTarget
 from treadle.sandbox.commands import ShellCommands
 from treadle.vault.vault import HomeVault
 
@@ -35,37 +35,77 @@ class Inspection(Struct, frozen=True):
     """From the start to the list of tools."""
     confinement: str = ""
     """Why the program ran without a sandbox; empty if it did not."""
+    allows_write: bool = False
+    """It was started as a program that may write the workspace although it has secrets or the network."""
+    contents: tuple[PinnedContent, ...] = ()
+    """The copies of code that it ran from."""
 
 
 async def inspect_server(
-    home: Home, entry: ServerEntry, show_login: Callable[[str], Awaitable[None]] | None = None
+    home: Home,
+    entry: ServerEntry,
+    show_login: Callable[[str], Awaitable[None]] | None = None,
+    consent: Consent = NO_CONSENT,
 ) -> Inspection:
     """Connect to a server and list its tools. Raise ToolError if it cannot be used.
 
     A server of the home gets an empty workspace. With `show_login`, the user signs in with a browser."""
     with tempfile.TemporaryDirectory(prefix="treadle-mcp-") as folder:
-        target = _make_target(home, entry, folder)
+        target = _make_target(home, entry, folder, consent)
         async with _open_pool(home, target, show_login) as pool:
+            if consent.content:
+                target = structs.replace(target, contents=await pool.pin_contents(target))
             began = time.monotonic()
             connection, _ = await pool.connect(target)
             tools = tuple(connection.tools.values())
             gap = await pool.explain_missing_confinement(target)
-            return Inspection(connection.title, connection.protocol, tools, time.monotonic() - began, gap)
+            return Inspection(
+                title=connection.title,
+                protocol=connection.protocol,
+                tools=tools,
+                seconds=time.monotonic() - began,
+                confinement=gap,
+                allows_write=target.allows_write,
+                contents=target.contents,
+            )
 
 
 def approve_server(home: Home, entry: ServerEntry, inspection: Inspection) -> None:
     """Pin the entry of a server and the tools that were shown."""
     pin = Pin(
-        entry.name, hash_entry(entry.settings), inspection.tools, entry.agent, inspection.title, round(time.time())
+        server=entry.name,
+        entry=hash_entry(entry.settings),
+        tools=inspection.tools,
+        agent=entry.agent,
+        title=inspection.title,
+        approved=round(time.time()),
+        allows_write=inspection.allows_write,
+        contents=inspection.contents,
     )
     PinFolder(home.path).write(pin)
+    remove_unused_contents(home)
 
 
-def _make_target(home: Home, entry: ServerEntry, empty: str) -> ServerTarget:
-    if not entry.agent:
-        return ServerTarget(entry.name, entry.settings, Path(empty).resolve(), SandboxPolicy())
-    agent = home.agent(entry.agent)
-    return ServerTarget(entry.name, entry.settings, home.workspace(agent), agent.confinement, owner=entry.agent)
+def remove_unused_contents(home: Home) -> None:
+    """Remove the copies of code that no approval refers to any more."""
+    pins = [entry.pin for entry in list_entries(home) if entry.pin is not None]
+    make_contents(home).remove_unused(frozenset(each.digest for pin in pins for each in pin.contents))
+
+
+def _make_target(home: Home, entry: ServerEntry, empty: str, consent: Consent) -> ServerTarget:
+    """Return the target of an inspection. What an earlier approval of the same entry allows still counts."""
+    is_known = entry.pin is not None and entry.pin.entry == hash_entry(entry.settings)
+    pin = entry.pin if is_known else None
+    agent = home.agent(entry.agent) if entry.agent else None
+    return ServerTarget(
+        name=entry.name,
+        server=entry.settings,
+        workspace=(Path(empty) if agent is None else home.workspace(agent)).resolve(),
+        policy=SandboxPolicy() if agent is None else agent.confinement,
+        owner=entry.agent,
+        allows_write=consent.write or (pin is not None and pin.allows_write),
+        contents=() if pin is None or consent.content else pin.contents,
+    )
 
 
 @asynccontextmanager
@@ -80,7 +120,7 @@ async def _open_pool(
 
         login, listener = await start_login(home, vault, target, show_login)
         credentials = _LoginCredentials(home, vault, login)
-    pool = ServerPool(commands, credentials, VERSION)
+    pool = make_pool(home, commands, credentials)
     try:
         yield pool
     finally:

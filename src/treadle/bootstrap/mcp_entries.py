@@ -12,10 +12,27 @@ from treadle.domain.errors import ConfigError, TreadleError, UsageError
 from treadle.domain.mcp_servers import McpServer
 from treadle.domain.suggestions import find_closest
 from treadle.mcp.names import make_tool_name
-from treadle.mcp.pins import Pin, PinFolder, hash_entry, hash_tool
+from treadle.mcp.pins import Pin, PinFolder, explain_refusal, hash_tool
 from treadle.operations.mcp_status import McpConnectionView, McpServerView
 
 State = Literal["approved", "changed", "new", "disabled"]
+
+
+class Consent(Struct, frozen=True):
+    """What an approval allows explicitly."""
+
+    write: bool = False
+    """The program may write the workspace although it has secrets or the network."""
+    content: bool = False
+    """Code in places that a run can write is pinned as it is now."""
+
+    @property
+    def flags(self) -> str:
+        """The options of `treadle mcp approve` that give it."""
+        return f"{' --allow-write' if self.write else ''}{' --pin-content' if self.content else ''}"
+
+
+NO_CONSENT = Consent()
 
 
 class ServerEntry(Struct, frozen=True):
@@ -32,7 +49,7 @@ class ServerEntry(Struct, frozen=True):
             return "disabled"
         if self.pin is None:
             return "new"
-        return "approved" if self.pin.entry == hash_entry(self.settings) else "changed"
+        return "changed" if explain_refusal(self.name, self.settings, self.pin, self.agent) else "approved"
 
     @property
     def tools(self) -> Sequence[Mapping[str, Any]]:

@@ -9,7 +9,7 @@ import httpx2
 from treadle.config.home import Home
 from treadle.domain.mcp_servers import OAuthSettings
 from treadle.mcp.oauth import CallbackListener, Login, NoLogin, VaultStorage, make_secret_name
-from treadle.mcp.pool import ServerTarget
+from treadle.mcp.server_target import ServerTarget
 from treadle.vault.store import VaultStore
 from treadle.vault.vault import HomeVault
 

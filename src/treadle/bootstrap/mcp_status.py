@@ -55,9 +55,12 @@ class HomeMcpStatus:
         return next(each for each in self.servers() if (each.name, each.agent or "") == (name, agent or ""))
 
     def revoke(self, name: str, agent: str | None) -> None:
+        from treadle.bootstrap.mcp_admin import remove_unused_contents
+
         entry = find_entry(self._home, name, agent or "")
         if not PinFolder(self._home.path).remove(entry.name, entry.agent):
             raise UsageError(f"The MCP server `{name}` has no approval to revoke.")
+        remove_unused_contents(self._home)
 
 
 async def _inspect(home: Home, entry: ServerEntry) -> "Inspection":

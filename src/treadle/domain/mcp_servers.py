@@ -5,11 +5,14 @@ from typing import Literal
 
 from msgspec import Struct
 
+from treadle.domain.permissions import WorkspaceAccess
 from treadle.domain.tools import Effect
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,31}")
 SEPARATOR = "__"
 """Between the name of a server and the name of a tool. The name of a server cannot contain it."""
+WORKSPACE_REF = "{{workspace}}"
+"""In an argument or a variable of a server: the path of the workspace."""
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -34,11 +37,15 @@ class McpServer(Struct, frozen=True, omit_defaults=True):
     command: str | None = None
     """The program to start, for a server on standard input and output."""
     args: tuple[str, ...] = ()
-    """Its arguments."""
+    """Its arguments. `{{workspace}}` stands for the path of the workspace."""
     env: dict[str, str] = {}
-    """Its additional environment variables. Give secrets as `{{vault:NAME}}`."""
+    """Its additional environment variables. Give secrets as `{{vault:NAME}}`, and the path of the workspace as
+    `{{workspace}}`."""
     cwd: str | None = None
-    """The folder in which it starts. Null: the workspace of the agent."""
+    """The folder in which it starts: a whole path that no run can write. Null: an empty folder of its own."""
+    workspace: WorkspaceAccess | None = None
+    """What the program may do with the files of the workspace. Null: `none` if it has secrets or the network, else
+    `read`. `write` together with secrets or the network needs `treadle mcp approve --allow-write`."""
     url: str | None = None
     """The address of a server that speaks streamable HTTP."""
     headers: dict[str, str] = {}
@@ -48,9 +55,9 @@ class McpServer(Struct, frozen=True, omit_defaults=True):
     network: bool = False
     """Give the program access to the network."""
     readable: tuple[str, ...] = ()
-    """Additional folders that the program can read, besides those of the agent."""
+    """Additional folders that the program can read, besides the workspace."""
     writable: tuple[str, ...] = ()
-    """Additional folders that the program can write, besides those of the agent."""
+    """Additional folders that the program can write, besides the workspace."""
     enabled: bool = True
     """Offer its tools. False: keep the entry, but do not use it."""
     tools: tuple[str, ...] = ("*",)
@@ -77,6 +84,8 @@ class McpServer(Struct, frozen=True, omit_defaults=True):
             raise ValueError(f"type {self.type} does not fit: a command is `stdio`, a url is `http`")
         if self.url is not None:
             _check_url(self.url)
+            if self.workspace is not None:
+                raise ValueError("workspace must not be given with a url: only programs see files")
         if not 0 < self.timeout <= 86400 or not 0 < self.start_timeout <= 600:
             raise ValueError("timeout must be from 0 to 86400, start_timeout from 0 to 600 seconds")
 

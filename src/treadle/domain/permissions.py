@@ -7,9 +7,12 @@ from msgspec import Struct
 from treadle.domain.durations import parse_duration
 
 Verdict = Literal["auto", "ask", "deny"]
-ConcernKind = Literal["private", "unconfined"]
-"""What a tool finds on this machine that needs a reviewer: a private place, or that no sandbox confines it."""
+ConcernKind = Literal["private", "executed", "unconfined"]
+"""What a tool finds on this machine that needs a reviewer: a private place, a file that another program executes
+later, or that no sandbox confines it."""
 SandboxMode = Literal["auto", "required", "off"]
+WorkspaceAccess = Literal["none", "read", "write"]
+"""What a program may do with the files of a workspace."""
 EXACT_PREFIX = "exactly: "
 """How a pattern begins that matches one command line and no other."""
 Asker = Literal["terminal", "channel", "command", "editor", "dashboard", "api"]

@@ -12,6 +12,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.events import EventData
 from treadle.domain.mcp_servers import McpSettings
 from treadle.domain.workspaces import WorkspaceId
+from treadle.domain.writable_places import EnginePlaces
 from treadle.engine.event_hub import EventHub
 from treadle.engine.isolation import Isolation, NoIsolation
 from treadle.engine.null_ports import (
@@ -76,6 +77,8 @@ class EngineDeps:
     """Returns the workspace that a folder is part of."""
     hidden: tuple[Path, ...] = ()
     """Folders that no tool may read or change."""
+    places: EnginePlaces = field(default_factory=EnginePlaces)
+    """The places from which this process loads code. No tool may change them."""
     find_answer_error: Callable[[Mapping[str, Any], str], str | None] = lambda schema, answer: None
     """Returns why the Python type behind an output schema refuses an answer, or None."""
     tool_deps: Any = None

@@ -153,6 +153,7 @@ class RunningCall:
             sandbox=agent.confinement,
             secrets=self._read_secrets() if "secrets" in needs else {},
             hidden=self._deps.hidden,
+            engine=self._deps.places,
             approved=self.item.approved,
             hide=self._make_redactor(),
             report=self._run.record,

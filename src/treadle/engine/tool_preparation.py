@@ -164,8 +164,9 @@ async def _assess(call: Call, tool: Tool, arguments: Any, run: OwnedRun, deps: E
         workspace = deps.workspace(agent)
     except UsageError:  # reported when the call runs
         return None
+    scene = CallEnvironment(call.call_id, workspace, agent.confinement, deps.hidden, deps.places)
     try:
-        return await assess(arguments, CallEnvironment(call.call_id, workspace, agent.confinement, deps.hidden))
+        return await assess(arguments, scene)
     except Exception as raised:  # tools may be third-party code
         raise _make_failure(call, raised) from raised
 
@@ -176,8 +177,8 @@ async def _assess_subjects(call: Call, tool: Tool, arguments: Any, run: OwnedRun
     concern = await _assess(call, tool, arguments, run, deps)
     if concern is None:
         return subjects
-    # A rule for all such calls cannot permit a private place, so none is offered.
-    pattern = None if concern.kind == "private" else subjects.pattern
+    # A rule for all such calls cannot permit this one, so none is offered.
+    pattern = None if concern.overrides_rules else subjects.pattern
     return msgspec.structs.replace(subjects, concern=concern, pattern=pattern)
 
 

@@ -8,7 +8,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError
 from treadle.domain.mcp_servers import SEPARATOR, McpServer
 from treadle.mcp.names import find_server_name, make_tool_name
-from treadle.mcp.pins import Pin, PinFolder, explain_refusal, hash_entry
+from treadle.mcp.pins import Pin, PinFolder, explain_refusal
 from treadle.mcp.pool import ServerPool
 from treadle.mcp.tools import ApprovedServer, McpTool
 
@@ -80,9 +80,9 @@ class McpCatalog:
         known = self._cache.get((owner, server))
         if known is not None and known[0] is pin and (known[1] is settings or known[1] == settings):
             return known[2]
-        if pin is None or not settings.enabled or pin.entry != hash_entry(settings):
+        if pin is None or explain_refusal(server, settings, pin, owner):
             return {}
-        approved = ApprovedServer(server, settings, owner)
+        approved = ApprovedServer(server, settings, owner, pin.allows_write, pin.contents)
         pool = self._make_pool()
         tools = {
             make_tool_name(server, str(raw["name"])): McpTool(approved, raw, pool)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, cast
 
 import mcp_types as types
@@ -14,7 +15,7 @@ from mcp.client.client import Client
 from mcp.client.session import ClientRequestContext
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
-from pydantic import ValidationError
+from pydantic import FileUrl, ValidationError
 
 from treadle.mcp.elicitation import ask_person
 from treadle.mcp.pins import hash_tool
@@ -40,8 +41,12 @@ class ConnectionFailed(Exception):
 class ServerConnection:
     """An open connection. `lost` is set when it can no longer be used."""
 
-    def __init__(self, name: str, transport: Transport, server: RunningServer, version: str) -> None:
+    def __init__(
+        self, name: str, transport: Transport, server: RunningServer, version: str, root: Path | None = None
+    ) -> None:
+        """`root` is the folder that the server is told to work in, None to tell it nothing."""
         self.name = name
+        self._root = root
         self.lost = asyncio.Event()
         self.reason = ""
         """Why it was lost."""
@@ -52,6 +57,7 @@ class ServerConnection:
         self._client = Client(
             transport,
             elicitation_callback=self._elicit,
+            list_roots_callback=None if root is None else self._list_roots,
             message_handler=self._handle_notification,
             client_info=types.Implementation(name="treadle", version=version),
             cache=None,
@@ -246,6 +252,10 @@ class ServerConnection:
         if call is None:
             return types.ElicitResult(action="decline")
         return await ask_person(self.name, params, call)
+
+    async def _list_roots(self, context: ClientRequestContext) -> types.ListRootsResult:
+        roots = [] if self._root is None else [types.Root(uri=FileUrl(self._root.as_uri()), name=self._root.name)]
+        return types.ListRootsResult(roots=roots)
 
 
 async def _wait_first(*events: asyncio.Event) -> None:

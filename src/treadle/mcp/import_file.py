@@ -9,11 +9,16 @@ from typing import Any, cast
 from msgspec import Struct
 
 from treadle.domain.errors import UsageError
+from treadle.domain.mcp_servers import WORKSPACE_REF
 from treadle.domain.secret_refs import make_secret_ref
 from treadle.mcp.entry_secrets import replace_secrets
 
 MAX_BYTES = 1_000_000
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?\}")
+_WORKSPACE = re.compile(
+    r"\$\{(?:workspaceFolder|workspaceRoot|workspace|projectRoot|PWD|INIT_CWD)(?::[^}]*)?\}|\$PWD\b"
+)
+"""The workspace, as other tools write it."""
 _OTHER = re.compile(r"[^A-Za-z0-9]+")
 TYPES = ("stdio", "http", "streamable-http")
 KNOWN = ("command", "args", "env", "cwd", "url", "headers", "type", "timeout")
@@ -67,7 +72,8 @@ def _convert(name: str, entry: Mapping[str, Any]) -> ImportedServer:
     secrets: dict[str, str] = {}
     missing: list[str] = []
     server = make_server_name(name)
-    values = {key: _replace_variables(entry[key], missing) for key in KNOWN if key in entry}
+    moved = {key: _name_workspace(value, key) for key, value in entry.items()}
+    values = {key: _replace_variables(moved[key], missing) for key in KNOWN if key in entry}
     if "type" in values:
         kind = str(values["type"])
         values["type"] = {"streamableHttp": "http", "streamable_http": "http"}.get(kind, kind)
@@ -78,11 +84,37 @@ def _convert(name: str, entry: Mapping[str, Any]) -> ImportedServer:
         return make_secret_ref(stored)
 
     values = replace_secrets(values, take)
-    ignored = tuple(key for key in entry if key not in KNOWN)
-    return ImportedServer(server, values, secrets, tuple(missing), ignored, _find_problem(values))
+    ignored = [key for key in entry if key not in KNOWN]
+    if WORKSPACE_REF in str(values.get("cwd")):
+        del values["cwd"]  # no server starts in the workspace
+        ignored.append("cwd")
+    return ImportedServer(server, values, secrets, tuple(missing), tuple(ignored), _find_problem(values))
+
+
+def _name_workspace(value: Any, key: str) -> Any:
+    """Return a value with a reference to the workspace in place of its path in other tools, and in place of a
+    relative path, because other tools start servers in the workspace."""
+    match value:
+        case str():
+            text = _WORKSPACE.sub(WORKSPACE_REF, value)
+            if text in (".", "./"):
+                return WORKSPACE_REF
+            if key in ("args", "cwd") and text.startswith(("./", "../")):
+                return f"{WORKSPACE_REF}/{text.removeprefix('./')}"
+            is_relative = key == "cwd" and not text.startswith(("/", "~", WORKSPACE_REF, "$"))
+            return f"{WORKSPACE_REF}/{text}" if is_relative else text
+        case list():
+            return [_name_workspace(each, key) for each in cast("list[Any]", value)]
+        case dict():
+            return {name: _name_workspace(each, key) for name, each in cast("dict[str, Any]", value).items()}
+        case _:
+            return value
 
 
 def _find_problem(values: Mapping[str, Any]) -> str:
+    command = str(values.get("command") or "")
+    if WORKSPACE_REF in command or ("/" in command and not command.startswith(("/", "~"))):
+        return f"its program `{command}` is in the workspace; install it in a folder that no agent works in"
     if values.get("type", "stdio") not in TYPES:
         return f"its transport `{values['type']}` is not supported"
     return "" if values.get("command") or values.get("url") else "it has neither a command nor a url"

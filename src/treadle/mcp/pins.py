@@ -18,10 +18,19 @@ from msgspec import Struct
 
 from treadle.domain.errors import ConfigError
 from treadle.domain.mcp_servers import McpServer
+from treadle.mcp.start_rules import explain_privilege, find_access, needs_write_consent
 
 FOLDER = "mcp"
 MAX_BYTES = 8_000_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class PinnedContent(Struct, frozen=True):
+    """A file or folder with code of a server, in a place that a run can write."""
+
+    place: str
+    digest: str
+    """Hash of its content. The server runs from a private copy with this hash."""
 
 
 class Pin(Struct, frozen=True, omit_defaults=True):
@@ -38,11 +47,22 @@ class Pin(Struct, frozen=True, omit_defaults=True):
     """How the server describes itself: its name and version."""
     approved: float = 0.0
     """When it was approved, in seconds since 1970."""
+    allows_write: bool = False
+    """The approval says that its program may write the workspace although it has secrets or the network."""
+    contents: tuple[PinnedContent, ...] = ()
+    """Code that is pinned by content."""
 
 
 def hash_entry(server: McpServer) -> str:
     """Return the hash of the settings that decide what runs and with which rights. Changes of the others need no
     new approval."""
+    if server.is_remote:
+        return _hash_settings(server)
+    return sha256(f"{_hash_settings(server)} workspace: {find_access(server)}".encode()).hexdigest()
+
+
+def _hash_settings(server: McpServer) -> str:
+    """Return the hash of the settings without the access to the workspace, as in pins from before there was one."""
     relevant = (
         *(server.command, server.args, server.env, server.cwd, server.url, server.headers),
         *(server.network, server.readable, server.writable, server.oauth),
@@ -138,6 +158,18 @@ def explain_refusal(name: str, settings: McpServer, pin: Pin | None, agent: str 
         return f"The MCP server `{name}` is disabled. Set `enabled: true` in its entry."
     if pin is None:
         return f"The MCP server `{name}` is not approved. Approve it: {command}"
+    if pin.entry == _hash_settings(settings) != hash_entry(settings):
+        return (
+            f"The MCP server `{name}` was approved when servers started in the workspace. Now it starts in an "
+            f"empty folder, and its access to the workspace is `{find_access(settings)}`. "
+            f"Approve it again: {command}"
+        )
+    if pin.entry == hash_entry(settings) and needs_write_consent(settings) and not pin.allows_write:
+        privilege = explain_privilege(settings)
+        return (
+            f"The MCP server `{name}` may write the workspace and has {privilege}, which its approval does not "
+            f"allow. Approve that: {command} --allow-write"
+        )
     if pin.entry != hash_entry(settings):
         return f"The entry of the MCP server `{name}` has changed. Approve it again: {command}"
     return ""

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 import msgspec
 from msgspec import Struct
 
-from treadle.domain.mcp_servers import McpServer
-from treadle.domain.permissions import SandboxPolicy
 from treadle.domain.secret_refs import find_secret_names, resolve_secret_refs
-from treadle.ports.sandbox import CommandError, Program, Programs
+from treadle.mcp.pins import PinnedContent
+from treadle.mcp.server_programs import PlacesOfRuns, ServerPrograms
+from treadle.mcp.server_target import ServerTarget
+from treadle.ports.sandbox import CommandError, Contents, Programs
 from treadle.ports.tool import ToolError
 
 if TYPE_CHECKING:
@@ -34,34 +35,8 @@ IDLE_SECONDS = 900.0
 """How long a connection stays open without a call."""
 MAX_CONNECTIONS = 64
 
-_Values = TypeVar("_Values", str, tuple[str, ...], dict[str, str])
+_Values = TypeVar("_Values", str, dict[str, str])
 State = Literal["starting", "connected", "failed", "closed"]
-
-
-class ServerTarget(Struct, frozen=True):
-    """What a connection is made to, and with which rights. Connections are shared only if all of it is equal."""
-
-    name: str
-    server: McpServer
-    workspace: Path
-    policy: SandboxPolicy = SandboxPolicy()
-    """The rights of the agent."""
-    user: str = ""
-    """On whose behalf its credentials are used."""
-    owner: str = ""
-    """The agent whose file configures the server; empty for a server of the home."""
-
-    @property
-    def key(self) -> bytes:
-        relevant = (self.name, self.server, str(self.workspace), self.policy, self.user, self.owner)
-        return msgspec.json.encode(relevant, order="sorted")
-
-    @property
-    def rights(self) -> SandboxPolicy:
-        """The rights of the program: those of the agent, with the network only if the server's entry says so."""
-        policy, server = self.policy, self.server
-        readable, writable = (*policy.readable, *server.readable), (*policy.writable, *server.writable)
-        return SandboxPolicy(policy.mode, server.network, readable, writable)
 
 
 class ServerState(Struct, frozen=True):
@@ -110,8 +85,13 @@ class ServerPool:
         credentials: Credentials,
         version: str,
         monotonic: Callable[[], float] = time.monotonic,
+        *,
+        places: PlacesOfRuns | None = None,
+        contents: Contents | None = None,
     ) -> None:
+        """`places` and `contents` are needed for servers that are programs."""
         self._programs = programs
+        self._server_programs = ServerPrograms(programs, places, contents)
         self._credentials = credentials
         self._version = version
         self._now = monotonic
@@ -127,6 +107,13 @@ class ServerPool:
         if target.server.is_remote or target.policy.mode == "off":
             return ""
         return (await self._programs.confinement()).reason
+
+    async def pin_contents(self, target: ServerTarget) -> tuple[PinnedContent, ...]:
+        """Copy the code of a server that a run could change, and return what to pin. Raise ToolError."""
+        try:
+            return await self._server_programs.pin_contents(target)
+        except CommandError as error:
+            raise ToolError(f"the MCP server `{target.name}` cannot be pinned: {error}") from None
 
     async def connect(self, target: ServerTarget) -> "tuple[ServerConnection, bool]":
         """Return an open connection and whether it is new. Raise ToolError, with the name of the server, if there
@@ -189,14 +176,15 @@ class ServerPool:
         from treadle.mcp.transports import RunningServer
 
         server = RunningServer()
-        connection = ServerConnection(target.name, self._make_transport(target, server), server, self._version)
+        transport = await self._make_transport(target, server)
+        connection = ServerConnection(target.name, transport, server, self._version, target.root)
         try:
             await connection.open(target.server.start_timeout)
         except ConnectionFailed as error:
             raise _Unavailable(_add_path_hint(_add_login_hint(str(error), target), target)) from None
         return connection
 
-    def _make_transport(self, target: ServerTarget, server: "RunningServer") -> "Transport":
+    async def _make_transport(self, target: ServerTarget, server: "RunningServer") -> "Transport":
         from treadle.mcp.transports import make_http_client, open_program, open_url
 
         entry = target.server
@@ -204,13 +192,7 @@ class ServerPool:
             auth = self._credentials.authenticate(target)
             headers, url = self._resolve(entry.headers), self._resolve(entry.url)
             return open_url(url, make_http_client(headers, entry.timeout, auth), server)
-        program = Program(
-            (entry.command or "", *self._resolve(entry.args)),
-            target.workspace,
-            target.rights,
-            self._resolve(entry.env),
-            None if entry.cwd is None else Path(entry.cwd).expanduser(),
-        )
+        program = await self._server_programs.prepare(target, lambda values: self._resolve(dict(values)))
         return open_program(self._programs, program, server)
 
     def _resolve(self, values: _Values) -> _Values:
@@ -314,7 +296,8 @@ def _add_path_hint(reason: str, target: ServerTarget) -> str:
 
 def _is_shown(place: Path, target: ServerTarget) -> bool:
     rights = target.rights
-    folders = (target.workspace, *(Path(name).expanduser() for name in (*rights.readable, *rights.writable)))
+    named = [Path(name).expanduser() for name in (*rights.readable, *rights.writable)]
+    folders = named if target.access == "none" else (target.workspace, *named)
     return rights.mode == "off" or any(place.is_relative_to(folder) for folder in folders)
 
 

@@ -14,8 +14,9 @@ from treadle.domain.mcp_servers import McpServer
 from treadle.domain.schemas import check_schema, find_mismatch
 from treadle.domain.tools import Effect, ToolSpec
 from treadle.mcp.names import make_tool_name
-from treadle.mcp.pins import hash_tool
-from treadle.mcp.pool import ServerPool, ServerTarget
+from treadle.mcp.pins import PinnedContent, hash_tool
+from treadle.mcp.pool import ServerPool
+from treadle.mcp.server_target import ServerTarget
 from treadle.ports.tool import (
     UNCONFINED_PREFIX,
     CallEnvironment,
@@ -45,6 +46,10 @@ class ApprovedServer(Struct, frozen=True):
     settings: McpServer
     agent: str = ""
     """The agent whose file configures it; empty for a server of the home."""
+    allows_write: bool = False
+    """The approval allows its program to write the workspace although it has secrets or the network."""
+    contents: tuple[PinnedContent, ...] = ()
+    """Code that is pinned by content."""
 
 
 class McpTool:
@@ -84,7 +89,16 @@ class McpTool:
     async def run(self, arguments: Any, context: ToolContext) -> Observation:
         name, settings = self._server.name, self._server.settings
         workspace = context.workspace.resolve()
-        target = ServerTarget(name, settings, workspace, context.sandbox, context.user, self._server.agent)
+        target = ServerTarget(
+            name=name,
+            server=settings,
+            workspace=workspace,
+            policy=context.sandbox,
+            user=context.user,
+            owner=self._server.agent,
+            allows_write=self._server.allows_write,
+            contents=self._server.contents,
+        )
         try:
             connection, is_new = await self._pool.connect(target)
         except ToolError as error:

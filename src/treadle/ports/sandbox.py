@@ -7,7 +7,8 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from treadle.domain.permissions import SandboxPolicy
+from treadle.domain.permissions import SandboxPolicy, WorkspaceAccess
+from treadle.domain.writable_places import WritablePlaces
 
 EndedBy = Literal["timeout", "cancelled", "output", "memory", "processes", "disk"]
 """Why a command was stopped before it ended."""
@@ -42,12 +43,29 @@ class Program(Struct, frozen=True):
 
     argv: tuple[str, ...]
     workspace: Path
-    """The folder that it may write. It exists."""
+    """The folder of the agent. It exists."""
     policy: SandboxPolicy = SandboxPolicy()
     environment: Mapping[str, str] = {}
     """Additional variables. They cannot replace the variables that every command gets."""
-    folder: Path | None = None
-    """The folder in which it starts; None for the workspace."""
+    folder: Path | Literal["workspace", "private"] = "workspace"
+    """The folder in which it starts. `private`: an empty one that no other program uses, removed at its end."""
+    access: WorkspaceAccess = "write"
+    """What it may do with the workspace, if the machine has a sandbox."""
+    avoided: WritablePlaces = WritablePlaces()
+    """Places that are left out of its search path."""
+    copies: Mapping[str, str] = {}
+    """Copies that it sees instead of places, by place. They are read-only, and need a sandbox."""
+
+
+class WritableCode(Struct, frozen=True):
+    """Code of a program in a place that a run can write."""
+
+    role: str
+    """What names it, for example `argument 1`."""
+    path: str
+    unit: str | None = None
+    """The file or folder to pin: the smallest one that contains everything that belongs to it. None if nothing
+    smaller than the whole writable folder does."""
 
 
 class RunningProgram(Protocol):
@@ -95,6 +113,8 @@ class Finished(Struct, frozen=True):
     killed_processes: int = 0
     """How many processes were still alive and were killed. They are not counted on systems without a subreaper
     (macOS), nor inside a sandbox that ended normally."""
+    findings: tuple[str, ...] = ()
+    """Sentences about what the command left behind that other programs would execute, and what was removed."""
     advice: str = ""
     """The setting that gives the command access to what it could not reach; empty if nothing is known to be
     missing."""
@@ -139,6 +159,28 @@ class Programs(Protocol):
         CommandError."""
         ...
 
+    async def find_writable_code(self, program: Program) -> tuple[WritableCode, ...]:
+        """Return the code in places that the program avoids and would load nevertheless. Raise CommandError if the
+        program is missing, or if it cannot be known what it would load."""
+        ...
+
     async def confinement(self) -> Confinement:
         """Return what this machine offers, determined once."""
+        ...
+
+
+class Contents(Protocol):
+    """Private copies of files and folders, by the hash of their content. No run can change them."""
+
+    async def measure(self, place: str) -> str:
+        """Return the hash of a file or folder as it is now. Raise CommandError if it is too large, or has links to
+        elsewhere that a run could change."""
+        ...
+
+    async def keep(self, place: str) -> str:
+        """Copy a file or folder, and return the hash of the copy. Raise CommandError."""
+        ...
+
+    def find(self, digest: str) -> str | None:
+        """Return the copy with this hash, or None."""
         ...

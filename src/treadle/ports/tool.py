@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -11,9 +11,10 @@ from treadle.domain.events import EventData
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.memories import MemoryId
 from treadle.domain.messages import Image
-from treadle.domain.permissions import SandboxPolicy
+from treadle.domain.permissions import ConcernKind, SandboxPolicy
 from treadle.domain.tools import ToolSpec
 from treadle.domain.users import LOCAL_USER, UserId
+from treadle.domain.writable_places import EnginePlaces
 from treadle.ports.memory import Recall
 
 
@@ -55,7 +56,7 @@ class Subjects(Struct, frozen=True):
     """The whole command line. A pattern that names exactly this line allows all of it, also if it is opaque."""
 
 
-PRIVATE_PREFIX, UNCONFINED_PREFIX = "private place: ", "no sandbox: "
+PRIVATE_PREFIX, EXECUTED_PREFIX, UNCONFINED_PREFIX = "private place: ", "executed later: ", "no sandbox: "
 """How the reason of a concern begins, for the reviewer. `Concern.kind` is the fact."""
 
 
@@ -66,19 +67,26 @@ class CallEnvironment(Struct, frozen=True):
     workspace: Path
     sandbox: SandboxPolicy = SandboxPolicy()
     hidden: tuple[Path, ...] = ()
+    engine: EnginePlaces = EnginePlaces()
 
 
 class Concern(Struct, frozen=True):
     """Why a call needs a reviewer on this machine, whatever its arguments are."""
 
-    kind: Literal["private", "unconfined"]
-    """private: it reads a private path and needs approval whatever the rules say. unconfined: no sandbox confines
-    it, and it needs approval unless a rule allows it."""
+    kind: ConcernKind
+    """private: it reads a private path. executed: it writes a file that another program executes later. Both need
+    an approval whatever the rules say. unconfined: no sandbox confines it, and it needs approval unless a rule
+    allows it."""
     reason: str
     places: tuple[str, ...] = ()
-    """The private paths with links resolved. An approval covers only these."""
+    """The paths that it is about, with links resolved. An approval covers only these."""
     is_recorded: bool = False
     """It is read from a recorded approval: the reason is the whole reason of that approval."""
+
+    @property
+    def overrides_rules(self) -> bool:
+        """Return whether no rule and no grant can allow the call."""
+        return self.kind != "unconfined"
 
 
 class Assessed(Protocol):
@@ -129,8 +137,11 @@ class ToolContext(Struct, frozen=True):
     """Secrets that are granted to this tool for this agent, by name. Only for tools that need secrets."""
     hidden: tuple[Path, ...] = ()
     """Folders that no tool may show or change, wherever the workspace is: the engine's own home."""
+    engine: EnginePlaces = EnginePlaces()
+    """The places from which the engine loads code. No tool may change them."""
     approved: tuple[str, ...] = ()
-    """Private paths, with links resolved, that a reviewer has approved for this call."""
+    """Private paths, and files that other programs execute, that a reviewer has approved for this call. Links are
+    resolved."""
     hide: Callable[[str], str] = lambda text: text
     """Return the text without secrets. For tools that truncate their results, so that no secret is cut in two."""
     report: Callable[[EventData], None] = lambda event: None

@@ -165,9 +165,9 @@ class RecordedTool:
 
 def _find_concern(data: e.ToolCallStart | e.ApprovalRequested | e.ToolCallError) -> Concern | None:
     match data:
-        case e.ApprovalRequested(concern="private" | "unconfined" as kind):
+        case e.ApprovalRequested(concern="private" | "executed" | "unconfined" as kind):
             return Concern(kind, data.reason, data.places, is_recorded=True)
-        case e.ToolCallError(concern="private" | "unconfined" as kind):
+        case e.ToolCallError(concern="private" | "executed" | "unconfined" as kind):
             return Concern(kind, take_excerpt(data.content, data.excerpt))
         case _:
             return None

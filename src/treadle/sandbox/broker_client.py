@@ -45,6 +45,8 @@ class CommandRequest(Struct, frozen=True):
     rlimits: dict[str, int]
     confined: tuple[str, ...] = ()
     """The arguments of bubblewrap, which reads them from descriptor 3. Its status goes to 4; the workspace is 5."""
+    binds_workspace: bool = True
+    """Whether those arguments use descriptor 5. If not, it is not the workspace: the command inherits it."""
     files: tuple[str, ...] = ()
     """Files to copy into the sandbox, opened from descriptor 6 on."""
     filter: bytes = b""
@@ -52,6 +54,8 @@ class CommandRequest(Struct, frozen=True):
     unconfined process applies it to itself."""
     denied: tuple[str, ...] = ()
     """Paths that a command without a sandbox may not open, if the kernel supports that."""
+    read_only: tuple[str, ...] = ()
+    """Paths that a command without a sandbox may not change, if the kernel supports that."""
     max_poll: float = 0.25
     """Longest interval in seconds between two checks of its resource usage."""
 

@@ -10,13 +10,26 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from treadle.domain.permissions import SandboxPolicy
+from treadle.domain.permissions import SandboxPolicy, WorkspaceAccess
 from treadle.domain.private_paths import CREDENTIALS, PROJECT_NAMES, find_private_place
+from treadle.domain.writable_places import EnginePlaces, is_within
 from treadle.ports.sandbox import CommandError
+from treadle.sandbox.executed_scan import NOTHING_EXECUTED, ExecutedScan
 from treadle.sandbox.limits import CommandLimits
+from treadle.sandbox.mounts import (
+    ExposedFolder,
+    Mount,
+    list_protected,
+    mount_executed,
+    mount_read_only,
+    pin_parents,
+    select_writable,
+)
 from treadle.sandbox.seccomp import build_sandbox_filter
 
 HOME = "/run/home"
+START_FOLDER = f"{HOME}/start"
+"""The private start folder of a program. It is empty."""
 ARGUMENTS_FROM, STATE_TO, WORKSPACE_FROM = "3", "4", "5"
 FIRST_FILE = 6
 """The first descriptor of the files that are copied into the sandbox. The broker passes the descriptors above
@@ -73,14 +86,17 @@ class BubblewrapFeatures(Struct, frozen=True):
         return cls(*(option in help_text for option in options))
 
 
-class _Mount(Struct, frozen=True):
-    place: str
-    arguments: tuple[str, ...]
+class SandboxView(Struct, frozen=True):
+    """What a program sees of its workspace, and where it starts."""
 
-    @property
-    def depth(self) -> int:
-        """Mounts inside other folders come after those."""
-        return len(Path(self.place).parts)
+    access: WorkspaceAccess = "write"
+    folder: str = ""
+    """The start folder; empty for the workspace."""
+    copies: Mapping[str, str] = {}
+    """Copies to mount read-only, by place."""
+
+
+DEFAULT_VIEW = SandboxView()
 
 
 class Bubblewrap:
@@ -91,31 +107,50 @@ class Bubblewrap:
         features: BubblewrapFeatures,
         limits: CommandLimits,
         hidden: Sequence[Path],
-        private: Sequence[str] = (),
+        private: Sequence[str],
+        engine: EnginePlaces,
     ) -> None:
-        """`hidden` is never exposed, `private` only if a policy names it."""
+        """`hidden` is never exposed, `private` only if a policy names it; the places of the engine are never
+        writable."""
         self._features = features
         self._hidden = hidden
         self._private = private
+        self._engine = engine
         self.copied = tuple(place for place in _list_etc(ETC_FILES) if os.path.isfile(place))
         """The files that the broker opens."""
         self.filter = (build_sandbox_filter() or b"") if features.filters else b""
         self._always = (*_mount_system(), *_mount_private(features, limits), *_copy_files(self.copied, features))
 
+    def binds_workspace(self, view: SandboxView) -> bool:
+        """Return whether the arguments use the descriptor of the workspace. A command inherits an unused one."""
+        return self._features.by_descriptor and view.access != "none"
+
     def arguments(
-        self, workspace: Path, policy: SandboxPolicy, variables: Mapping[str, str], toolchains: Sequence[Path] = ()
+        self,
+        workspace: Path,
+        policy: SandboxPolicy,
+        variables: Mapping[str, str],
+        toolchains: Sequence[Path] = (),
+        executed: ExecutedScan = NOTHING_EXECUTED,
+        view: SandboxView = DEFAULT_VIEW,
     ) -> tuple[str, ...]:
         """Return all arguments except the command. The workspace and the toolchain folders must be resolved.
+        `executed` are the files in writable folders that other programs execute.
 
-        Raise CommandError if a policy exposes a hidden path."""
-        named = resolve_exposed(workspace, policy, self._hidden)
+        Raise CommandError if a policy exposes a hidden path or makes a place of the engine writable."""
+        named = resolve_exposed(workspace, policy, self._hidden, view.access)
         known = {folder.place for folder in named}
         shown = [*(ExposedFolder(place, writable=False) for place in toolchains if place not in known), *named]
+        protected = list_protected(shown, self._engine)
+        masked = [*self._hidden, *self._list_unnamed_private(shown)]
         mounts = [
             *self._always,
             *_mount_exposed(shown, workspace, self._features),
-            *_mask(shown, self._hidden),
-            *_mask(shown, self._list_unnamed_private(shown)),
+            *pin_parents([*protected, *map(str, self._hidden)], shown),
+            *mount_executed(select_writable(executed, shown), [*protected, *map(str, masked)]),
+            *mount_read_only(protected),
+            *_mask(shown, masked),
+            *_mount_view(view),
         ]
         mounts.sort(key=lambda mount: mount.depth)
         return (
@@ -125,21 +160,21 @@ class Bubblewrap:
             *(argument for place in ("/dev", "/") for argument in ("--remount-ro", place)),
             *(argument for name, value in variables.items() for argument in ("--setenv", name, value)),
             "--chdir",
-            str(workspace),
+            view.folder or str(workspace),
         )
 
-    def _list_unnamed_private(self, shown: "Sequence[ExposedFolder]") -> list[Path]:
+    def _list_unnamed_private(self, shown: Sequence[ExposedFolder]) -> list[Path]:
         """Return the private paths in exposed folders that the policy does not name itself."""
         roots = [str(folder.place) for folder in shown]
         named = [root for root in roots if find_private_place(root) is not None]
-        of_user = [place for place in self._private if any(_is_within(place, root) for root in roots)]
+        of_user = [place for place in self._private if any(is_within(place, root) for root in roots)]
         of_roots = [f"{root.rstrip('/')}/{place}" for root in roots for place in CREDENTIALS]
         return [
             Path(place)
             for place in dict.fromkeys((*of_user, *of_roots))
             if os.path.lexists(place)
             and os.path.realpath(place) == place  # the target of a link is masked itself, or is not private
-            and not any(_is_within(place, name) for name in named)
+            and not any(is_within(place, name) for name in named)
         ]
 
 
@@ -164,16 +199,16 @@ def _isolation_arguments(policy: SandboxPolicy, features: BubblewrapFeatures) ->
 # ── Mounts of every sandbox ──
 
 
-def _mount_system() -> list[_Mount]:
-    mounts: list[_Mount] = []
+def _mount_system() -> list[Mount]:
+    mounts: list[Mount] = []
     for place in SYSTEM:
         if os.path.islink(place):
-            mounts.append(_Mount(place, ("--symlink", os.readlink(place), place)))
+            mounts.append(Mount(place, ("--symlink", os.readlink(place), place)))
         elif os.path.isdir(place):
-            mounts.append(_Mount(place, ("--ro-bind", place, place)))
+            mounts.append(Mount(place, ("--ro-bind", place, place)))
     folders = [place for place in _list_etc(ETC_FOLDERS) if os.path.isdir(place)]
-    mounts += [_Mount(place, ("--ro-bind-try", place, place)) for place in folders]
-    mounts += [_Mount(place, ("--tmpfs", place)) for place in KEYS if os.path.isdir(place)]
+    mounts += [Mount(place, ("--ro-bind-try", place, place)) for place in folders]
+    mounts += [Mount(place, ("--tmpfs", place)) for place in KEYS if os.path.isdir(place)]
     return mounts
 
 
@@ -182,22 +217,22 @@ def _list_etc(patterns: Sequence[str]) -> list[str]:
     return [f"/etc/{name}" for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]
 
 
-def _copy_files(places: Sequence[str], features: BubblewrapFeatures) -> list[_Mount]:
+def _copy_files(places: Sequence[str], features: BubblewrapFeatures) -> list[Mount]:
     readable = ("--perms", "0644") if features.sizes else ()  # both were added in the same version
     return [
-        _Mount(place, (*readable, "--file", str(FIRST_FILE + index), place)) for index, place in enumerate(places)
+        Mount(place, (*readable, "--file", str(FIRST_FILE + index), place)) for index, place in enumerate(places)
     ]
 
 
-def _mount_private(features: BubblewrapFeatures, limits: CommandLimits) -> list[_Mount]:
+def _mount_private(features: BubblewrapFeatures, limits: CommandLimits) -> list[Mount]:
     return [
-        _Mount("/proc", ("--proc", "/proc")),
-        *(_Mount(place, ("--ro-bind", place, place)) for place in KERNEL if os.path.exists(place)),
-        _Mount("/dev", ("--dev", "/dev")),
-        _Mount("/dev/shm", _mount_tmpfs("/dev/shm", features, limits.shared_memory)),
-        _Mount("/tmp", _mount_tmpfs("/tmp", features, limits.temporary)),
-        _Mount("/var/tmp", ("--symlink", "/tmp", "/var/tmp")),
-        _Mount(HOME, _mount_tmpfs(HOME, features, limits.temporary)),
+        Mount("/proc", ("--proc", "/proc")),
+        *(Mount(place, ("--ro-bind", place, place)) for place in KERNEL if os.path.exists(place)),
+        Mount("/dev", ("--dev", "/dev")),
+        Mount("/dev/shm", _mount_tmpfs("/dev/shm", features, limits.shared_memory)),
+        Mount("/tmp", _mount_tmpfs("/tmp", features, limits.temporary)),
+        Mount("/var/tmp", ("--symlink", "/tmp", "/var/tmp")),
+        Mount(HOME, _mount_tmpfs(HOME, features, limits.temporary)),
     ]
 
 
@@ -208,12 +243,9 @@ def _mount_tmpfs(place: str, features: BubblewrapFeatures, size: int) -> tuple[s
 # ── Mounts of a policy ──
 
 
-class ExposedFolder(Struct, frozen=True):
-    place: Path
-    writable: bool
-
-
-def resolve_exposed(workspace: Path, policy: SandboxPolicy, hidden: Sequence[Path]) -> list[ExposedFolder]:
+def resolve_exposed(
+    workspace: Path, policy: SandboxPolicy, hidden: Sequence[Path], access: WorkspaceAccess = "write"
+) -> list[ExposedFolder]:
     """Return the folders exposed in addition to the system, resolved and checked. The workspace is the last."""
     shown = [ExposedFolder(_resolve_folder(name, "readable"), writable=False) for name in policy.readable]
     shown += [ExposedFolder(_resolve_folder(name, "writable"), writable=True) for name in policy.writable]
@@ -226,7 +258,8 @@ def resolve_exposed(workspace: Path, policy: SandboxPolicy, hidden: Sequence[Pat
                 )
     if workspace in hidden:
         raise CommandError(f"{workspace} cannot be a workspace: commands must not see it. Choose another folder.")
-    shown.append(ExposedFolder(workspace, writable=True))
+    if access != "none":
+        shown.append(ExposedFolder(workspace, writable=access == "write"))
     for folder in shown:
         if folder.writable and any(Path(place).is_relative_to(folder.place) for place in (*SYSTEM, "/etc")):
             raise CommandError(
@@ -247,29 +280,36 @@ def _resolve_folder(name: str, setting: str) -> Path:
         ) from None
 
 
-def _mount_exposed(shown: Sequence[ExposedFolder], workspace: Path, features: BubblewrapFeatures) -> list[_Mount]:
-    mounts: list[_Mount] = []
+def _mount_exposed(shown: Sequence[ExposedFolder], workspace: Path, features: BubblewrapFeatures) -> list[Mount]:
+    mounts: list[Mount] = []
     for folder in shown:
         place = str(folder.place)
         how = "--bind" if folder.writable else "--ro-bind"
-        if folder.place == workspace and folder.writable and features.by_descriptor:
-            mounts.append(_Mount(place, ("--bind-fd", WORKSPACE_FROM, place)))
+        if folder is shown[-1] and folder.place == workspace and features.by_descriptor:
+            mounts.append(Mount(place, (f"{how}-fd", WORKSPACE_FROM, place)))
         else:
-            mounts.append(_Mount(place, (how, place, place)))
+            mounts.append(Mount(place, (how, place, place)))
     return mounts
 
 
-def _mask(shown: Sequence[ExposedFolder], hidden: Sequence[Path]) -> list[_Mount]:
+def _mount_view(view: SandboxView) -> list[Mount]:
+    mounts = [Mount(place, ("--ro-bind", copy, place)) for place, copy in view.copies.items()]
+    if view.folder == START_FOLDER:
+        mounts.append(Mount(START_FOLDER, ("--dir", START_FOLDER)))
+    return mounts
+
+
+def _mask(shown: Sequence[ExposedFolder], hidden: Sequence[Path]) -> list[Mount]:
     """Return empty mounts over each hidden path inside an exposed folder."""
-    mounts: list[_Mount] = []
+    mounts: list[Mount] = []
     for secret in hidden:
         if not any(secret.is_relative_to(folder.place) for folder in shown):
             continue
         place = str(secret)
         if secret.is_dir():
-            mounts.append(_Mount(place, ("--tmpfs", place)))
+            mounts.append(Mount(place, ("--tmpfs", place)))
         elif secret.exists():
-            mounts.append(_Mount(place, ("--ro-bind", os.devnull, place)))
+            mounts.append(Mount(place, ("--ro-bind", os.devnull, place)))
     return mounts
 
 
@@ -279,8 +319,9 @@ def list_private_paths() -> tuple[str, ...]:
     return tuple(os.path.realpath(os.path.join(home, place)) for place in (*CREDENTIALS, *PROJECT_NAMES))
 
 
-def _is_within(place: str, folder: str) -> bool:
-    return place == folder or place.startswith(f"{folder.rstrip('/')}/")
+def is_within_system(place: str) -> bool:
+    """Return whether a path is in a folder of the system, which every sandbox shows read-only."""
+    return any(is_within(place, folder) for folder in SYSTEM)
 
 
 def explain_failure(output: str) -> str:

@@ -3,33 +3,66 @@ works."""
 
 import asyncio
 import logging
+import os
 import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from treadle.domain.permissions import SandboxPolicy
-from treadle.ports.sandbox import Command, CommandError, Confinement, Finished, Program, SandboxMissing
+from treadle.domain.writable_places import EnginePlaces, is_within
+from treadle.ports.sandbox import (
+    Command,
+    CommandError,
+    Confinement,
+    Finished,
+    Program,
+    SandboxMissing,
+    WritableCode,
+)
 from treadle.sandbox.advice import suggest_setting
-from treadle.sandbox.broker_client import BrokerProcess, CommandRequest, CommandSession, CommandWatch, to_finished
+from treadle.sandbox.broker_client import (
+    BrokerProcess,
+    CommandReport,
+    CommandRequest,
+    CommandSession,
+    CommandWatch,
+    to_finished,
+)
 from treadle.sandbox.bubblewrap import (
     ARGUMENTS_FROM,
+    DEFAULT_VIEW,
     HOME,
+    START_FOLDER,
     Bubblewrap,
     BubblewrapFeatures,
+    SandboxView,
     explain_failure,
+    is_within_system,
     list_private_paths,
 )
 from treadle.sandbox.environment import build_environment
+from treadle.sandbox.executed_guard import ExecutedGuard
+from treadle.sandbox.executed_scan import NOTHING_EXECUTED, ExecutedScan
 from treadle.sandbox.git_settings import build_git_variables, read_git_overrides
 from treadle.sandbox.limits import CommandLimits
 from treadle.sandbox.output import Output
-from treadle.sandbox.programs import MAX_POLL_SECONDS, UNLIMITED_SECONDS, ProgramSession, find_program
+from treadle.sandbox.program_code import find_import_variables, find_writable_code
+from treadle.sandbox.programs import (
+    MAX_POLL_SECONDS,
+    UNLIMITED_SECONDS,
+    ProgramSession,
+    check_unconfined,
+    find_program,
+    leave_out_places,
+)
 from treadle.sandbox.seccomp import build_unconfined_filter, explain_missing_filter
 from treadle.sandbox.toolchains import SYSTEM_PATH, Toolchains, find_toolchains
+from treadle.system.engine_places import list_engine_places
 
 NOT_INSTALLED = "bubblewrap is not installed: apt-get install bubblewrap"
 ONLY_LINUX = "bubblewrap is for Linux; here commands run with the rights of the engine's user"
@@ -48,36 +81,52 @@ class ShellCommands:
         self,
         *,
         hidden: Iterable[Path] = (),
+        engine: EnginePlaces | None = None,
         limits: CommandLimits | None = None,
         user: Mapping[str, str] | None = None,
         bubblewrap: str | None = None,
     ) -> None:
-        """`hidden` are folders and files that no policy may expose, such as the engine's home. `user` is the
+        """`hidden` are folders and files that no policy may expose, such as the engine's home. `engine` are the
+        places from which the engine loads code, found if omitted: no command may change them. `user` is the
         environment of the user, whose programs commands may use; without it they use those of the system.
         `bubblewrap` is the program, searched for if omitted."""
+        self._engine = list_engine_places() if engine is None else engine
         self._hidden = tuple(dict.fromkeys(place.resolve() for place in hidden))
         self._limits = limits or CommandLimits.for_machine()
         self._user = user or {"PATH": SYSTEM_PATH}
         self._toolchains: dict[Path, Toolchains] = {}
         self._program = _find_bubblewrap() if bubblewrap is None else shutil.which(bubblewrap)
         self._shell = BASH if Path(BASH).exists() else shutil.which("bash", path=self._user.get("PATH")) or BASH
+        self._executed = ExecutedGuard(self._engine, self._hidden)
         self._broker = BrokerProcess()
         self._confinement: Confinement | None = None
-        self._sandbox = Bubblewrap(BubblewrapFeatures(), self._limits, self._hidden)
+        self._sandbox = Bubblewrap(BubblewrapFeatures(), self._limits, self._hidden, (), self._engine)
         self._has_warned = False
 
     async def run(self, command: Command, show: Callable[[str], None]) -> Finished:
         confined = await self._is_confined(command.policy)
         workspace = _resolve_workspace(command.workspace)
         tools = self._find_tools(workspace)
-        overrides = await read_git_overrides(command.git, workspace, tools.outside)
-        request = self._request(command, workspace, confined, tools, build_git_variables(overrides, command.git))
+        outside = _drop_writable(tools.outside, command.policy)
+        overrides = await read_git_overrides(command.git, workspace, outside)
+        try:
+            executed = await self._executed.scan(workspace, command.policy) if confined else NOTHING_EXECUTED
+        except asyncio.CancelledError:
+            return Finished(exit_code=None, output="", output_length=0, ended_by="cancelled")
+        git = build_git_variables(overrides, command.git)
+        request = self._request(command, workspace, confined, tools, git, executed)
         output = Output(self._limits.kept_output, show)
         session = CommandSession(self._broker, output, self._limits.output)
-        following = asyncio.create_task(session.follow(request))
+
+        async def follow() -> tuple[CommandReport, tuple[str, ...]]:
+            report = await session.follow(request)
+            inspect = partial(self._executed.inspect, executed, workspace, command.policy, outside)
+            return report, await inspect() if confined else ()
+
+        following = asyncio.create_task(follow())
         while True:
             try:
-                report = await asyncio.shield(following)
+                report, findings = await asyncio.shield(following)
                 break
             except asyncio.CancelledError:
                 if following.cancelled():
@@ -87,34 +136,63 @@ class ShellCommands:
             log.warning("%d processes of a command could not be ended: %s", report.left, command.text)
         if not report.began and report.ended_by is None:
             raise CommandError(f"The command was not run: {explain_failure(output.text)}.")
-        ended = to_finished(report, output)
-        advice = suggest_setting(ended, command.policy, self._user.get("PATH", "")) if confined else ""
+        ended = msgspec.structs.replace(to_finished(report, output), findings=findings)
+        advice = self._suggest_setting(ended, command.policy, str(workspace), executed) if confined else ""
         return msgspec.structs.replace(ended, advice=advice) if advice else ended
+
+    def _suggest_setting(
+        self, ended: Finished, policy: SandboxPolicy, workspace: str, executed: ExecutedScan
+    ) -> str:
+        protected = self._engine.list_inside(workspace)
+        path = self._user.get("PATH", "")
+        return suggest_setting(ended, policy, path, workspace, protected, executed.read_only)
 
     async def start(self, program: Program, max_line: int) -> ProgramSession:
         confined = await self._is_confined(program.policy)
         workspace = _resolve_workspace(program.workspace)
-        folder = workspace if program.folder is None else _resolve_workspace(workspace / program.folder)
-        line, tools = find_program(program.argv, self._user, workspace, self._hidden, HOME)
+        folder = _resolve_start_folder(program, workspace)
+        user = leave_out_places(self._user, program)
+        line, tools = find_program(program.argv, user, workspace, self._hidden, HOME)
         try:
-            variables = build_environment(program.environment, tools, HOME)
+            imports = {} if program.folder == "workspace" else find_import_variables(line, program)
+            variables = build_environment({**program.environment, **imports}, tools, HOME)
         except ValueError as error:
             raise CommandError(str(error)) from None
         if confined:
+            view = SandboxView(program.access, folder, program.copies)
+            executed = (await self._executed.scan(workspace, program.policy)).with_settings()
             request = self._build_confined_request(
-                self._sandbox, line, workspace, program.policy, variables, UNLIMITED_SECONDS, tools.folders
+                self._sandbox,
+                line,
+                workspace,
+                program.policy,
+                variables,
+                UNLIMITED_SECONDS,
+                tools.folders,
+                executed,
+                view,
             )
-            request = msgspec.structs.replace(request, confined=(*request.confined[:-1], str(folder)))
         else:
-            request = self._build_request(line, variables, str(workspace), str(folder), UNLIMITED_SECONDS)
+            check_unconfined(program)
+            request = self._build_request(line, variables, str(workspace), folder, UNLIMITED_SECONDS)
             request = self._restrict_unconfined(request, program.policy)
         session = ProgramSession(self._broker, max_line)
         await session.start(msgspec.structs.replace(request, max_poll=MAX_POLL_SECONDS))
         return session
 
+    async def find_writable_code(self, program: Program) -> tuple[WritableCode, ...]:
+        workspace = _resolve_workspace(program.workspace)
+        line, _ = find_program(program.argv, self._user, workspace, self._hidden, HOME)
+        folder = None if program.folder == "private" else _resolve_start_folder(program, workspace)
+        return await asyncio.to_thread(find_writable_code, line, program.environment, folder, program.avoided)
+
     def _restrict_unconfined(self, request: CommandRequest, policy: SandboxPolicy) -> CommandRequest:
-        denied = () if policy.mode == "off" else tuple(map(str, self._hidden))
-        return msgspec.structs.replace(request, filter=build_unconfined_filter() or b"", denied=denied)
+        restricted = msgspec.structs.replace(request, filter=build_unconfined_filter() or b"")
+        if policy.mode == "off":
+            return restricted
+        # The system's own folders stay as they are: a reviewer may approve that a package is installed there.
+        kept = tuple(place for place in self._engine.code if not is_within_system(place))
+        return msgspec.structs.replace(restricted, denied=tuple(map(str, self._hidden)), read_only=kept)
 
     async def confinement(self) -> Confinement:
         if self._confinement is None:
@@ -153,7 +231,13 @@ class ShellCommands:
         return found
 
     def _request(
-        self, command: Command, workspace: Path, confined: bool, tools: Toolchains, git: dict[str, str]
+        self,
+        command: Command,
+        workspace: Path,
+        confined: bool,
+        tools: Toolchains,
+        git: dict[str, str],
+        executed: ExecutedScan,
     ) -> CommandRequest:
         try:
             variables = build_environment(command.environment, tools, HOME, git)
@@ -166,7 +250,7 @@ class ShellCommands:
             return self._restrict_unconfined(request, command.policy)
         toolchains = tools.folders
         return self._build_confined_request(
-            self._sandbox, line, workspace, command.policy, variables, command.timeout, toolchains
+            self._sandbox, line, workspace, command.policy, variables, command.timeout, toolchains, executed
         )
 
     def _build_confined_request(
@@ -178,11 +262,14 @@ class ShellCommands:
         variables: dict[str, str],
         timeout: float,
         toolchains: Sequence[Path] = (),
+        executed: ExecutedScan = NOTHING_EXECUTED,
+        view: SandboxView = DEFAULT_VIEW,
     ) -> CommandRequest:
         request = self._build_request(self._wrap(line), {}, str(workspace), "/", timeout)
         return msgspec.structs.replace(
             request,
-            confined=sandbox.arguments(workspace, policy, variables, toolchains),
+            confined=sandbox.arguments(workspace, policy, variables, toolchains, executed, view),
+            binds_workspace=sandbox.binds_workspace(view),
             files=sandbox.copied,
             filter=sandbox.filter,
         )
@@ -251,7 +338,7 @@ class ShellCommands:
     async def _try_sandbox(self, features: BubblewrapFeatures) -> str | None:
         """Run a trivial command in a sandbox with these features. Use it from now on if that worked; return why not
         otherwise."""
-        sandbox = Bubblewrap(features, self._limits, self._hidden, list_private_paths())
+        sandbox = Bubblewrap(features, self._limits, self._hidden, list_private_paths(), self._engine)
         workspace = _resolve_workspace(Path("/tmp"))
         line = (self._shell, "-c", "true")
         request = self._build_confined_request(sandbox, line, workspace, SandboxPolicy(), {}, PROBE_TIMEOUT_SECONDS)
@@ -272,6 +359,23 @@ def _resolve_workspace(workspace: Path) -> Path:
         return workspace.resolve(strict=True)
     except (OSError, RuntimeError) as error:
         raise CommandError(f"The workspace {str(workspace)!r} cannot be used: {error}.") from None
+
+
+def _resolve_start_folder(program: Program, workspace: Path) -> str:
+    match program.folder:
+        case "workspace":
+            return str(workspace)
+        case "private":
+            return START_FOLDER
+        case folder:
+            return str(_resolve_workspace(folder))
+
+
+def _drop_writable(path: str, policy: SandboxPolicy) -> str:
+    """Return a search path without the folders that commands can write: the engine runs no program from there."""
+    writable = [os.path.realpath(os.path.expanduser(name)) for name in policy.writable]
+    kept = [each for each in path.split(":") if not any(is_within(each, folder) for folder in writable)]
+    return ":".join(kept) or SYSTEM_PATH
 
 
 def _find_bubblewrap() -> str | None:

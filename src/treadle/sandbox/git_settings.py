@@ -128,18 +128,18 @@ def _build_overrides(names: Iterable[str], reads_only: bool) -> dict[str, str]:
 async def _list_submodule_names(program: str, folder: Path) -> set[str]:
     """Return the settings in `.gitmodules`, from all places where git looks for it."""
     found = set[str]()
-    top = await _run_git(program, folder, "rev-parse", "--show-toplevel")
+    top = await run_git(program, folder, "rev-parse", "--show-toplevel")
     if top is not None and (Path(top.rstrip("\n")) / ".gitmodules").is_file():
         file = str(Path(top.rstrip("\n")) / ".gitmodules")
         found |= await _list_setting_names(program, folder, "--file", file, "--list")
     for blob in (":.gitmodules", "HEAD:.gitmodules"):
-        listed = await _run_git(program, folder, "config", "--name-only", "-z", "--blob", blob, "--list")
+        listed = await run_git(program, folder, "config", "--name-only", "-z", "--blob", blob, "--list")
         found |= set(filter(None, (listed or "").split("\0")))
     return found
 
 
 async def _list_setting_names(program: str, folder: Path, *arguments: str) -> set[str]:
-    listed = await _run_git(program, folder, "config", "--name-only", "-z", *arguments)
+    listed = await run_git(program, folder, "config", "--name-only", "-z", *arguments)
     if listed is None:
         raise CommandError(
             f"The command was not run: git cannot read the settings of the repository in {str(folder)!r}. "
@@ -148,7 +148,7 @@ async def _list_setting_names(program: str, folder: Path, *arguments: str) -> se
     return set(filter(None, listed.split("\0")))
 
 
-async def _run_git(program: str, folder: Path, *arguments: str) -> str | None:
+async def run_git(program: str, folder: Path, *arguments: str) -> str | None:
     """Return what git prints, or None if it fails. These git commands run no programs of the repository."""
     process = await asyncio.create_subprocess_exec(
         program,

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import struct
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from io import FileIO
@@ -13,9 +14,11 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.ports.sandbox import CommandError
+from treadle.domain.writable_places import WritablePlaces
+from treadle.ports.sandbox import CommandError, Program
 from treadle.sandbox.broker_client import BrokerProcess, CommandReport, CommandRequest
 from treadle.sandbox.toolchains import Toolchains, find_toolchains
+from treadle.system.engine_places import list_path_steps
 
 UNLIMITED_SECONDS = 10 * 365 * 86400.0
 MAX_POLL_SECONDS = 5.0
@@ -43,6 +46,34 @@ def find_program(
     if path is None:
         raise CommandError(f"The program `{argv[0]}` was not found: it is not in the search path. Install it")
     return (path, *arguments), tools
+
+
+def leave_out_places(user: Mapping[str, str], program: Program) -> dict[str, str]:
+    """Return the variables of a user without the folders of programs and toolchains that a program avoids, unless
+    it sees a copy of them."""
+    places = WritablePlaces(program.avoided.folders, (*program.avoided.protected, *program.copies))
+
+    def is_avoided(path: str) -> bool:
+        return path.startswith("/") and any(places.includes(step) for step in list_path_steps(path))
+
+    kept = {name: value for name, value in user.items() if not is_avoided(value)}
+    return kept | {"PATH": ":".join(entry for entry in user.get("PATH", "").split(":") if not is_avoided(entry))}
+
+
+def check_unconfined(program: Program) -> None:
+    """Raise CommandError if a program cannot run without a sandbox."""
+    if program.copies:
+        raise CommandError(
+            f"`{program.argv[0]}` was not started: code that is pinned by content runs only in the sandbox, and "
+            f"there is none. Install bubblewrap, or install the program in a folder that no agent works in."
+        )
+    temporary = tempfile.gettempdir()
+    steps = (*list_path_steps(temporary), *list_path_steps("/tmp"))
+    if program.folder == "private" and any(map(program.avoided.includes, steps)):
+        raise CommandError(
+            f"`{program.argv[0]}` was not started: without a sandbox its start folder would be in {temporary}, "
+            f"which a run can write. Install bubblewrap, or use another workspace."
+        )
 
 
 class ProgramSession:

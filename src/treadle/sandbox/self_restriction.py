@@ -39,22 +39,31 @@ def read_landlock_version() -> int:
     return _syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION_FLAG))
 
 
-def deny_paths(places: Iterable[str], workspace: str) -> bool:
-    """Deny this process and its descendants to open anything in these paths, if the kernel has Landlock, and return
-    whether that was done. Needs PR_SET_NO_NEW_PRIVS.
+def restrict_paths(denied: Iterable[str], read_only: Iterable[str], workspace: str) -> bool:
+    """Deny this process and its descendants to open anything in some paths, and to change anything in others, if
+    the kernel has Landlock, and return whether that was done. Needs PR_SET_NO_NEW_PRIVS.
 
-    Landlock can only grant access, so everything except the path to a denied place is granted. As a consequence,
-    nothing can be created in the folders on that path, and a place inside the workspace cannot be denied."""
-    denied = [place for place in map(os.path.realpath, places) if not _is_within(place, workspace)]
-    if not denied or read_landlock_version() < _MIN_LANDLOCK_VERSION:
+    Landlock can only grant access, so everything except the path to a restricted place is granted. As a
+    consequence, nothing can be created in the folders on that path. A place inside the workspace cannot be
+    restricted, and one that contains it cannot be made read-only."""
+    closed = [place for place in map(os.path.realpath, denied) if not _is_within(place, workspace)]
+    kept = [
+        place
+        for place in map(os.path.realpath, read_only)
+        if not _is_within(place, workspace) and not _is_within(workspace, place)
+    ]
+    if not (closed or kept) or read_landlock_version() < _MIN_LANDLOCK_VERSION:
         return False
     ruleset = _syscall(_CREATE_RULESET, struct.pack("=Q", _ALL), ctypes.c_size_t(8), ctypes.c_uint32(0))
     if ruleset < 0:
         return False
     try:
         _grant(ruleset, "/", _READ_DIR)
-        for place in (workspace, *_list_siblings(denied)):
+        for place in (workspace, *_list_siblings([*closed, *kept])):
             _grant(ruleset, place, _ALL)
+        for place in kept:
+            if not any(_is_within(place, each) for each in closed):
+                _grant(ruleset, place, _EXECUTE | _READ | _READ_DIR)
         return _syscall(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0)) == 0
     finally:
         os.close(ruleset)

@@ -37,7 +37,7 @@ from treadle.sandbox.process_tree import (
     signal_groups,
     wait_for_child,
 )
-from treadle.sandbox.self_restriction import deny_paths, install_filter, join_new_keyring
+from treadle.sandbox.self_restriction import install_filter, join_new_keyring, restrict_paths
 
 FIRST_POLL_SECONDS = 0.02
 MAX_POLL_SECONDS = 0.25
@@ -62,6 +62,16 @@ def relocate_home(variables: dict[str, str], home: str) -> dict[str, str]:
         if value.startswith(f"{before}/")
     }  # fmt: skip
     return variables | moved | {"HOME": home, "TMPDIR": home}
+
+
+def make_start_folder(folder: str, variables: dict[str, str], home: str) -> str:
+    """Return the start folder of a command. One in its home is created in the private one."""
+    before = variables.get("HOME", home)
+    if not folder.startswith(f"{before}/"):
+        return folder
+    folder = home + folder.removeprefix(before)
+    os.mkdir(folder, 0o700)
+    return folder
 
 
 def home_prefix(supervisor: int) -> str:
@@ -91,13 +101,20 @@ def exec_command(request: dict[str, Any], streams: list[int], passed: list[int])
         join_new_keyring()
         if not request["confined"]:
             prctl(PR_SET_NO_NEW_PRIVS, 1)  # a program that gained privileges could not be killed
-            deny_paths(request["denied"], request["workspace"])
+            restrict_paths(request["denied"], request["read_only"], request["workspace"])
             if request["filter"]:
                 install_filter(b64decode(request["filter"]))
         os.execve(request["argv"][0], request["argv"], request["environment"])
     except BaseException as error:
         os.write(2, f"{request['argv'][0]} cannot be started in {request['folder']}: {error}\n".encode())
     os._exit(127)
+
+
+def _open_workspace(place: str) -> int:
+    folder = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+    if os.readlink(f"/proc/self/fd/{folder}") != place:
+        raise OSError(f"the workspace {place} was moved while it was being opened")
+    return folder
 
 
 def _open_in_memory(data: bytes) -> int:
@@ -172,6 +189,7 @@ class Supervisor:
             passed = self._open_sandbox_descriptors(request)
         else:
             self._home = tempfile.mkdtemp(prefix=home_prefix(os.getpid()))
+            request["folder"] = make_start_folder(request["folder"], request["environment"], self._home)
             request["environment"] = relocate_home(request["environment"], self._home)
         self._main = os.fork()
         if self._main == 0:
@@ -184,9 +202,11 @@ class Supervisor:
         status pipe, the workspace, the files to copy and the filter."""
         arguments = _open_in_memory(b"\0".join(os.fsencode(argument) for argument in request["confined"]))
         self._status, writer = os.pipe()
-        folder = os.open(request["workspace"], os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
-        if os.readlink(f"/proc/self/fd/{folder}") != request["workspace"]:
-            raise OSError(f"the workspace {request['workspace']} was moved while it was being opened")
+        folder = (
+            _open_workspace(request["workspace"])
+            if request["binds_workspace"]
+            else os.open(os.devnull, os.O_RDONLY)
+        )
         files = [os.open(path, os.O_RDONLY | os.O_NONBLOCK) for path in request["files"]]
         filters = [_open_in_memory(b64decode(request["filter"]))] if request["filter"] else []
         return [arguments, writer, folder, *files, *filters]

@@ -34,6 +34,12 @@ import_module(module).main()
 package is appended, so that it is found there too, but never before the standard library."""
 
 
+def list_interpreters() -> list[str]:
+    """Return the programs that run helpers: the interpreter, and the one that its environment was made from."""
+    base: str = getattr(sys, "_base_executable", "")
+    return [program for program in (sys.executable, base) if program]
+
+
 def make_helper_command(module: str, *arguments: str) -> tuple[str, ...]:
     """Return the command line that calls `main()` of a module of this package, isolated, with all installed
     packages importable."""

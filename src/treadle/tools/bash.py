@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
@@ -109,7 +110,9 @@ class Bash:
         if scene.sandbox.mode != "auto":
             return None
         confinement = await self._commands.confinement()
-        return None if confinement.sandbox else Concern("unconfined", f"{UNCONFINED_PREFIX}{confinement.reason}")
+        if confinement.sandbox:
+            return None
+        return Concern("unconfined", f"{UNCONFINED_PREFIX}{confinement.reason}{_describe_exposed_code(scene)}")
 
     async def run(self, arguments: BashArguments, context: ToolContext) -> Observation:
         output = _ProgressOutput(context.progress)
@@ -139,6 +142,12 @@ class Bash:
         return _make_observation(finished, arguments)
 
 
+def _describe_exposed_code(scene: CallEnvironment) -> str:
+    """Return what a command without a sandbox can do to the engine in its workspace, or an empty string."""
+    exposed = scene.engine.list_inside(os.path.realpath(scene.workspace))
+    return f"; it can change the code that Treadle runs from, in {', '.join(exposed)}" if exposed else ""
+
+
 def _arguments_schema() -> dict[str, Any]:
     (_,), components = msgspec.json.schema_components([BashArguments])
     schema = components["BashArguments"]
@@ -166,10 +175,12 @@ def _make_kill_event(
 
 
 def _make_observation(finished: Finished, arguments: BashArguments) -> Observation:
-    endings = [f"[{finished.advice}]"] if finished.advice else []
+    endings = [f"[{finding}]" for finding in finished.findings]
     if finished.ended_by is not None:
         advice = _ADVICE[finished.ended_by].format(timeout=arguments.timeout, length=finished.output_length)
-        endings = [f"[The command was ended. {advice}]"]
+        endings.append(f"[The command was ended. {advice}]")
+    elif finished.advice:
+        endings.append(f"[{finished.advice}]")
     failed = finished.ended_by is None and _is_failure(arguments.command, finished)
     if failed:
         endings.append(f"[The command failed with exit status {finished.exit_code}.]")

@@ -92,7 +92,7 @@ def call(request, tools):  # noqa: C901
     if name == "hang":
         while True:
             if receive().get("method") == "notifications/cancelled":
-                with open("cancelled", "w") as file:
+                with open(os.environ.get("CANCELLED", "cancelled"), "w") as file:
                     file.write("yes")
                 return None
     if name == "leave":

@@ -77,7 +77,7 @@ def apply_rules(
     concern = subjects.concern
     rulings = (
         [Ruling("ask", concern.reason, is_by_concern=True)]
-        if concern is not None and concern.kind == "private"
+        if concern is not None and concern.overrides_rules
         else []
     )
     fallback = _make_default_ruling(approvals, spec.name, concern)

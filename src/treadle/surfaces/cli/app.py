@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+import treadle
 from treadle.domain.version import VERSION
 from treadle.surfaces.cli.command_table import COMMANDS, GROUPS, load_group
 
@@ -67,12 +68,27 @@ def _help() -> str:
     )
 
 
+def _guard_imports() -> None:
+    """Import nothing from the current folder, which is the workspace of most commands, if the search path has more
+    than the environment of Treadle."""
+    environment = (f"{sys.prefix}/", f"{sys.base_prefix}/", os.path.dirname(treadle.__path__[0]))
+    if all(entry.startswith(environment) for entry in sys.path):
+        return
+    from treadle.domain.writable_places import WritablePlaces
+    from treadle.system.engine_places import list_engine_places
+    from treadle.system.import_guard import guard_imports
+
+    engine = list_engine_places()
+    guard_imports(engine).exclude(WritablePlaces((os.path.realpath(os.curdir),), engine.all))
+
+
 def main() -> None:
     """Run the command line of this process. A reader that closes the output is not an error.
 
     The objects of a start-up live until the end. Looking for garbage among them would cost a fifth
     of the CPU time of `treadle run`."""
     gc.set_threshold(START_UP_OBJECTS, 10, 10)
+    _guard_imports()
     try:
         run(sys.argv[1:])
         sys.stdout.flush()

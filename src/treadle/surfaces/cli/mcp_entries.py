@@ -10,6 +10,7 @@ from treadle.config.yaml_files import to_struct
 from treadle.domain.errors import UsageError
 from treadle.domain.mcp_servers import McpServer, check_server_names
 from treadle.mcp.entry_secrets import replace_secrets
+from treadle.mcp.start_rules import explain_invalid_start
 from treadle.operations.mcp_status import McpConnectionView
 from treadle.surfaces.cli.terminal import measure_terminal
 
@@ -25,6 +26,13 @@ def check_entry(name: str, values: dict[str, Any]) -> None:
     except ValueError as error:
         raise UsageError(f"{error}.") from None
     replace_secrets(values, _refuse_secret)
+
+
+def check_start(name: str, values: dict[str, Any]) -> None:
+    """Raise UsageError if the program of an entry can never be started."""
+    settings = to_struct(values, McpServer, f"the server `{name}`")
+    if reason := explain_invalid_start(settings):
+        raise UsageError(f"The server `{name}` was not added: {reason}.")
 
 
 def _refuse_secret(place: str, secret: str) -> str:

@@ -8,7 +8,9 @@ import msgspec
 
 from treadle.bootstrap.mcp_admin import Inspection
 from treadle.bootstrap.mcp_entries import ServerEntry, ToolChanges, describe_target
+from treadle.domain.mcp_servers import McpServer
 from treadle.mcp.names import make_tool_name
+from treadle.mcp.start_rules import explain_privilege, find_access
 from treadle.surfaces.cli.call_view import quote_lines
 from treadle.surfaces.cli.output import format_count
 from treadle.surfaces.cli.terminal import reveal_line
@@ -27,6 +29,7 @@ def describe_entry(entry: ServerEntry) -> Generator[str]:
             yield f"{name:<8} {reveal_line(key)}={reveal_line(value)}"
     if not settings.is_remote:
         yield f"network  {'yes' if settings.network else 'no'}"
+        yield f"files    {_describe_access(settings)}"
         for name, folders in (("reads", settings.readable), ("writes", settings.writable)):
             if folders:
                 yield f"{name:<8} {reveal_line(', '.join(folders))}"
@@ -40,6 +43,10 @@ def describe_inspection(entry: ServerEntry, found: Inspection) -> Generator[str]
     yield from describe_entry(entry)
     yield f"is       {reveal_line(found.title) or 'unnamed'}, protocol {reveal_line(found.protocol)}"
     yield f"answers  in {found.seconds:.1f} s with {format_count(len(found.tools), 'tool')}"
+    if found.allows_write:
+        yield "warning  --allow-write: it may write what agents can write, and has more rights than they need"
+    for content in found.contents:
+        yield f"pinned   {reveal_line(content.place)}, content {content.digest[:16]}"
     if found.confinement:
         yield f"warning  it ran without a sandbox: {found.confinement}"
 
@@ -69,6 +76,17 @@ def describe_tool(server: str, tool: Mapping[str, Any], width: int, label: str =
     others = {key: tool[key] for key in tool if key not in ("name", "description", "inputSchema")}
     if others:
         yield from quote_lines(msgspec.json.encode(others).decode()[:MAX_SCHEMA_CHARACTERS], width)
+
+
+def _describe_access(settings: McpServer) -> str:
+    access = find_access(settings)
+    text = {
+        "none": "it does not see the workspace",
+        "read": "it reads the workspace",
+        "write": "it writes the workspace",
+    }
+    privilege = explain_privilege(settings)
+    return text[access] + (f", and has {privilege}" if privilege and access != "none" else "")
 
 
 def _as_dict(value: Any) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from treadle.ports.tool import ToolError
 from treadle.tools.files.name_display import display_name
-from treadle.tools.files.workspace import CURRENT_FOLDER, OpenPath, Workspace, explain_os_error
+from treadle.tools.files.path_errors import explain_os_error
+from treadle.tools.files.workspace import CURRENT_FOLDER, OpenPath, Workspace
 
 _MAX_TRIES = 1000
 """How many times to try a file that another program is writing. Each try waits. On a busy machine, where that

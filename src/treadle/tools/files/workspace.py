@@ -6,28 +6,24 @@ workspace has no parent. Whatever is swapped during the walk, it ends inside or 
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Generator, Iterable
 from contextlib import AbstractContextManager, contextmanager, suppress
-from difflib import get_close_matches
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from treadle.domain.private_paths import Kind
+from treadle.domain.writable_places import EnginePlaces
 from treadle.ports.tool import ToolContext, ToolError
 from treadle.tools.files.name_display import display_name
+from treadle.tools.files.path_errors import check_path, explain_os_error, make_hidden_error, suggest_neighbours
 from treadle.tools.files.private_files import NO_PRIVACY, PRIVATE_TO_READ, Privacy, find_listed_places
+from treadle.tools.files.write_protection import WriteProtection
 
 CURRENT_FOLDER = "."
 _MAX_LINKS = 40
 _MAX_DEPTH = 100
 """How many folders are held open at once."""
-_MAX_PATH_BYTES = 4096
-_MAX_NEIGHBOURS = 2000
-"""How many names are searched for suggestions."""
-_HOME = re.compile(r"~[A-Za-z0-9_.-]*(?:/.*)?", re.DOTALL)
 _COMMON_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | _COMMON_FLAGS
 _KIND_NAMES = {
@@ -87,7 +83,7 @@ class OpenPath(NamedTuple):
             raise ToolError(f"{display_name(self.path)} is {kind}, not a file. Only regular files can be used.")
 
     def _describe_missing(self) -> str:
-        return f"{display_name(self.path)} is not there. {_suggest_neighbours(self.folder, self.name)}"
+        return f"{display_name(self.path)} is not there. {suggest_neighbours(self.folder, self.name)}"
 
 
 class Workspace:
@@ -99,10 +95,12 @@ class Workspace:
         root_paths: tuple[str, ...],
         hidden: frozenset[tuple[int, int]],
         privacy: Privacy,
+        protection: WriteProtection,
         hidden_folders: tuple[Path, ...] = (),
     ) -> None:
         self.root = root
         self.privacy = privacy
+        self.protection = protection
         self._root_paths = root_paths
         self._hidden = hidden
         self._hidden_folders = hidden_folders
@@ -141,10 +139,21 @@ class Workspace:
 
     @contextmanager
     def locate_to_write(self, path: str) -> Generator[OpenPath]:
-        """Yield where the path leads, and create missing folders."""
+        """Yield where the path leads, and create missing folders. Raise ToolError if no run may write there."""
+        self.protection.refuse(self.resolve_to_write(path))
         walk = _CreatingPathWalk(self, self._root_paths, path)
         try:
-            yield self._vet(walk.resolve())
+            place = self._vet(walk.resolve())
+            self.protection.refuse(place.path)
+            yield place
+        finally:
+            walk.close()
+
+    def resolve_to_write(self, path: str) -> str:
+        """Return where the path leads, relative to the workspace. No part of it needs to exist."""
+        walk = _PlanningPathWalk(self, self._root_paths, path)
+        try:
+            return walk.resolve().path
         finally:
             walk.close()
 
@@ -179,20 +188,26 @@ class Workspace:
 
 @contextmanager
 def open_workspace(
-    root: Path, hidden: Iterable[Path] = (), allowed: Iterable[str] = (), kinds: frozenset[Kind] = PRIVATE_TO_READ
+    root: Path,
+    hidden: Iterable[Path] = (),
+    allowed: Iterable[str] = (),
+    kinds: frozenset[Kind] = PRIVATE_TO_READ,
+    engine: EnginePlaces | None = None,
 ) -> Generator[Workspace]:
     """Open the workspace at this folder for the duration of the block, without its hidden folders.
 
-    `allowed` are private places that may be used; `kinds` are refused otherwise."""
+    `allowed` are private places that may be used, and files that other programs execute which may be written;
+    `kinds` are refused otherwise. Nothing may be written to the places of the engine."""
     absolute = os.path.abspath(root)
     try:
         descriptor = os.open(absolute, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise ToolError(f"the workspace {display_name(absolute)} cannot be opened: {error.strerror}.") from error
     try:
-        real, folders = os.path.realpath(absolute), tuple(hidden)
-        privacy = Privacy(real, allowed, kinds)
-        workspace = Workspace(descriptor, (absolute, real), _find_identities(folders), privacy, folders)
+        real, folders, places = os.path.realpath(absolute), tuple(hidden), tuple(allowed)
+        privacy = Privacy(real, places, kinds)
+        protection = WriteProtection(real, engine or EnginePlaces(), places)
+        workspace = Workspace(descriptor, (absolute, real), _find_identities(folders), privacy, protection, folders)
         if workspace.is_hidden_folder(descriptor):
             raise make_hidden_error(absolute)
         yield workspace
@@ -205,7 +220,7 @@ def open_call_workspace(
 ) -> AbstractContextManager[Workspace]:
     """Open the workspace of a call, with the private places that it may use."""
     allowed = (*context.approved, *find_listed_places(context.sandbox))
-    return open_workspace(context.workspace, context.hidden, allowed, kinds)
+    return open_workspace(context.workspace, context.hidden, allowed, kinds, context.engine)
 
 
 def _find_identities(folders: Iterable[Path]) -> frozenset[tuple[int, int]]:
@@ -231,33 +246,6 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def make_hidden_error(path: str) -> ToolError:
-    return ToolError(f"{display_name(path)} is Treadle's own, which no tool may read or change. Leave it alone.")
-
-
-def explain_os_error(error: OSError, path: str) -> ToolError:
-    """Return a ToolError that explains what the system refused."""
-    what = display_name(path)
-    match error.errno:
-        case errno.ENOENT:
-            words = f"{what} is not there. glob finds what is."
-        case errno.ENOTDIR | errno.ELOOP:
-            words = f"{what} is not a folder."
-        case errno.EACCES | errno.EPERM:
-            words = f"{what}: the system does not permit this. Use another file, or report it."
-        case errno.EISDIR:
-            words = f"{what} is a folder."
-        case errno.ENAMETOOLONG:
-            words = f"{what}: the name is too long. Use a shorter one."
-        case errno.ENOSPC | errno.EDQUOT:
-            words = f"{what}: there is no room left on the disk. Nothing was changed."
-        case errno.EROFS:
-            words = f"{what} is on a disk that can only be read."
-        case _:
-            words = f"{what}: {error.strerror or error}."
-    return ToolError(words)
-
-
 class _PathWalk:
     def __init__(self, workspace: Workspace, root_paths: tuple[str, ...], path: str) -> None:
         self._workspace = workspace
@@ -267,7 +255,7 @@ class _PathWalk:
         self._held: list[int] = []
         self._names: list[str] = []
         self._links = 0
-        self._remaining = _split_names(self._relative_to_root(_check_path(path)))
+        self._remaining = _split_names(self._relative_to_root(check_path(path)))
 
     def resolve(self) -> OpenPath:
         while self._remaining:
@@ -278,7 +266,7 @@ class _PathWalk:
                 self._enter(name)
             elif (target := self._link(name)) is not None:
                 self._follow(target)
-            elif self._workspace.is_hidden(name, self._current):
+            elif self._is_hidden(name):
                 raise make_hidden_error("/".join([*self._names, name]))
             else:
                 return OpenPath(self._current, name, "/".join([*self._names, name]))
@@ -317,6 +305,9 @@ class _PathWalk:
 
     def _open(self, name: str) -> int:
         return os.open(name, OPEN_FOLDER_FLAGS, dir_fd=self._current)
+
+    def _is_hidden(self, name: str) -> bool:
+        return self._workspace.is_hidden(name, self._current)
 
     def _link(self, name: str) -> str | None:
         """Return the target of a link, or None if it is not a link."""
@@ -357,44 +348,42 @@ class _CreatingPathWalk(_PathWalk):
         try:
             return super()._open(name)
         except FileNotFoundError:
+            self._workspace.protection.refuse_folder("/".join([*self._names, name]))
             with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=self._current)
             return super()._open(name)
 
 
+class _PlanningPathWalk(_PathWalk):
+    """Resolves a path even where its folders are missing, and creates none."""
+
+    _missing = 0
+
+    def _enter(self, name: str) -> None:
+        try:
+            if not self._missing:
+                super()._enter(name)
+                return
+        except ToolError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+        self._missing += 1
+        self._names.append(name)
+
+    def _leave(self) -> None:
+        if not self._missing:
+            super()._leave()
+            return
+        self._missing -= 1
+        self._names.pop()
+
+    def _link(self, name: str) -> str | None:
+        return None if self._missing else super()._link(name)
+
+    def _is_hidden(self, name: str) -> bool:
+        return not self._missing and super()._is_hidden(name)
+
+
 def _split_names(path: str) -> list[str]:
     """Return the names of a path, the last one first."""
     return [name for name in reversed(path.split("/")) if name not in ("", CURRENT_FOLDER)]
-
-
-def _check_path(path: str) -> str:
-    if not path:
-        raise ToolError('the path is empty. Name a file, relative to the workspace; "." is the workspace itself.')
-    if "\0" in path:
-        raise ToolError(f"{display_name(path)} holds a NUL character, which no file name can.")
-    if _HOME.fullmatch(path):
-        raise ToolError(
-            f"{display_name(path)}: `~` is not expanded, and only the workspace can be used. Use a path relative "
-            "to it; "
-            f"a file that is really called so is ./{display_name(path)}."
-        )
-    try:
-        size = len(os.fsencode(path))
-    except UnicodeEncodeError:
-        raise ToolError(f"{display_name(path)} is not valid text, so no file is called that.") from None
-    if size > _MAX_PATH_BYTES:
-        raise ToolError(f"the path is {size} bytes long; at most {_MAX_PATH_BYTES} are accepted.")
-    return path
-
-
-def _suggest_neighbours(folder: int, name: str) -> str:
-    """Return names in the same folder that may have been meant."""
-    try:
-        with os.scandir(folder) as listed:
-            names = [entry.name for entry in islice(listed, _MAX_NEIGHBOURS)]
-    except OSError:
-        names = []
-    close = get_close_matches(name[:200], names, n=3)
-    if not close:
-        return "Use glob to find files."
-    return f"Similar names in that folder: {', '.join(display_name(one) for one in close)}."

@@ -2,11 +2,13 @@
 
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from treadle.bootstrap.mcp_entries import (
+    NO_CONSENT,
+    Consent,
     ServerEntry,
     compare_tools,
     describe_target,
@@ -29,6 +31,7 @@ from treadle.surfaces.cli.line_input import Prompt, ask_yes_or_no
 from treadle.surfaces.cli.mcp_entries import (
     NONE,
     check_entry,
+    check_start,
     describe_connections,
     describe_state,
     make_command,
@@ -56,6 +59,13 @@ OfAgent = Annotated[
     ),
 ]
 Yes = Annotated[bool, Option("--yes", help="Approve its tools without asking.")]
+AllowWrite = Annotated[
+    bool,
+    Option("--allow-write", help="Let the program write the workspace although it has secrets or the network."),
+]
+PinContent = Annotated[
+    bool, Option("--pin-content", help="Pin code that is in a folder that agents can write, as it is now.")
+]
 
 
 @group.command("add")
@@ -83,6 +93,12 @@ async def add_server(
     writable: Annotated[
         list[str] | None, Option(metavar="PATH", help="A folder that the program may write. Repeatable.")
     ] = None,
+    workspace: Annotated[
+        Literal["none", "read", "write"] | None,
+        Option(help="What the program may do with the workspace. Default: read, or none with secrets or network."),
+    ] = None,
+    allow_write: AllowWrite = False,
+    pin_content: PinContent = False,
     yes: Yes = False,
     json: Json = False,
 ) -> int:
@@ -102,15 +118,18 @@ async def add_server(
         "headers": parse_pairs(header) if header else None,
         "readable": resolve_paths(readable) if readable else None,
         "writable": resolve_paths(writable) if writable else None,
+        "workspace": workspace,
     }
     if command and network is None and Prompt.is_possible() and not yes:
         network = await ask_yes_or_no(f"Does {name} need the network?")
     values = {key: value for key, value in (settings | {"network": network}).items() if value}
     check_entry(name, values)
+    check_start(name, values)
     add_entry(home, SECTION, name, values)
     if not json:
         note(f"Added {name} to {home.path / 'config.yaml'}.")
-    return await _approve(find_entry(home, name), yes=yes, json=json, is_new=True)
+    consent = Consent(allow_write, pin_content)
+    return await _approve(find_entry(home, name), yes=yes, json=json, is_new=True, consent=consent)
 
 
 @group.command("list")
@@ -192,17 +211,28 @@ async def probe_server(name: Name, agent: OfAgent = "", json: Json = False) -> i
 
 
 @group.command("approve")
-async def approve(name: Name, agent: OfAgent = "", yes: Yes = False, json: Json = False) -> int:
+async def approve(
+    name: Name,
+    agent: OfAgent = "",
+    allow_write: AllowWrite = False,
+    pin_content: PinContent = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> int:
     """Connect to a server, show what is new or changed, and approve its entry and its tools as they are."""
-    return await _approve(find_entry(configured_home(), name, agent), yes=yes, json=json)
+    consent = Consent(allow_write, pin_content)
+    return await _approve(find_entry(configured_home(), name, agent), yes=yes, json=json, consent=consent)
 
 
 @group.command("remove")
 async def remove_server(name: Name, json: Json = False) -> int:
     """Remove a server from config.yaml, with its approval."""
+    from treadle.bootstrap.mcp_admin import remove_unused_contents
+
     home = configured_home()
     is_removed = remove_entry(home, SECTION, name)
     had_pin = PinFolder(home.path).remove(name)
+    remove_unused_contents(home)
     if not is_removed and not had_pin:
         find_entry(home, name)  # explains which there are
         raise UsageError(f"The entry `{name}` could not be removed from config.yaml. Remove it with an editor.")
@@ -300,14 +330,22 @@ async def serve(
 # ── Approving ──
 
 
-async def _approve(entry: ServerEntry, *, yes: bool, json: bool, is_new: bool = False, found: Any = None) -> int:
+async def _approve(
+    entry: ServerEntry,
+    *,
+    yes: bool,
+    json: bool,
+    is_new: bool = False,
+    found: Any = None,
+    consent: Consent = NO_CONSENT,
+) -> int:
     from treadle.bootstrap.mcp_admin import approve_server
     from treadle.surfaces.cli.mcp_view import describe_changes, describe_inspection
 
     if is_new:
         _require_extra(f"The entry {entry.name} is stored.")
     try:
-        found = found or await _inspect(entry)
+        found = found or await _inspect(entry, consent=consent)
     except UsageError as error:
         if not is_new:
             raise
@@ -323,7 +361,7 @@ async def _approve(entry: ServerEntry, *, yes: bool, json: bool, is_new: bool = 
         if not Prompt.is_possible():
             raise UsageError(
                 f"The MCP server `{entry.name}` needs a confirmation, and there is no terminal to ask at. "
-                f"Read what is above, then: {make_command('approve', entry)} --yes"
+                f"Read what is above, then: {make_command('approve', entry)}{consent.flags} --yes"
             )
         if not await ask_yes_or_no(f"Let agents use {entry.name} with these tools, as they are?"):
             note(f"{entry.name} was not approved. Its tools are not offered to agents.")
@@ -337,13 +375,15 @@ async def _approve(entry: ServerEntry, *, yes: bool, json: bool, is_new: bool = 
     return 0
 
 
-async def _inspect(entry: ServerEntry, show: Callable[[str], Awaitable[None]] | None = None) -> Any:
+async def _inspect(
+    entry: ServerEntry, show: Callable[[str], Awaitable[None]] | None = None, consent: Consent = NO_CONSENT
+) -> Any:
     """Connect to a server. Raise UsageError if it cannot be used."""
     _require_extra()
     from treadle.bootstrap.mcp_admin import inspect_server
 
     try:
-        return await inspect_server(configured_home(), entry, show)
+        return await inspect_server(configured_home(), entry, show, consent)
     except ToolError as error:
         said = str(error)
         raise UsageError(f"{said[:1].upper()}{said[1:]}") from None
