@@ -48,6 +48,9 @@ class Program(Struct, frozen=True):
     """Additional variables. They cannot replace the variables that every command gets."""
     folder: Path | None = None
     """The folder in which it starts; None for the workspace."""
+    search: Literal["user", "outside"] = "user"
+    """Where programs are found: on the search path of the user, or on that without the folders that the agent can
+    write."""
 
 
 class RunningProgram(Protocol):

@@ -133,6 +133,8 @@ class ShellCommands:
         workspace = _resolve_workspace(program.workspace)
         folder = workspace if program.folder is None else _resolve_workspace(workspace / program.folder)
         line, tools = find_program(program.argv, self._user, workspace, self._hidden, HOME)
+        if program.search == "outside":
+            tools = msgspec.structs.replace(tools, path=_drop_writable(tools.outside, program.policy))
         try:
             variables = build_environment(program.environment, tools, HOME)
         except ValueError as error:

@@ -26,7 +26,7 @@ _DEPENDENCIES = frozenset(
         ".pytest_cache", ".cache",
     }
 )  # fmt: skip
-"""Folders with code of packages, which is no less executable than the listed files."""
+"""Folders with code of packages. All of it is executable."""
 _ENVIRONMENT_FILE = "pyvenv.cfg"
 _GIT_MARKS = frozenset({"HEAD", "objects", "refs"})
 _GIT_SETTINGS = ("config", "config.worktree")
@@ -226,9 +226,9 @@ class _Collected:
         """Return what was found inside the roots: a link or a setting may lead out of them."""
         roots = self._roots
         return ExecutedScan(
-            tuple(path for path in self._read_only if _is_inside(path, roots)),
-            tuple(path for path in self._pinned if _is_inside(path, roots)),
-            {path: content for path, content in self._settings.items() if _is_inside(path, roots)},
+            tuple(path for path in self._read_only if is_inside(path, roots)),
+            tuple(path for path in self._pinned if is_inside(path, roots)),
+            {path: content for path, content in self._settings.items() if is_inside(path, roots)},
             self.signatures,
         )
 
@@ -240,5 +240,6 @@ def _list_names(folder: str) -> list[str]:
         return []
 
 
-def _is_inside(path: str, roots: Sequence[str]) -> bool:
+def is_inside(path: str, roots: Sequence[str]) -> bool:
+    """Return whether a path is in one of these folders, and is none of them."""
     return path not in roots and any(is_within(path, root) for root in roots)
