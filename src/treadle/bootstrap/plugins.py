@@ -82,8 +82,9 @@ async def _find_hook_refusal(agent: AgentSpec, programs: Programs, command: str)
     subjects = msgspec.structs.replace(find_command_subjects(command), concern=concern)
     if apply_rules(agent.approvals, make_command_spec(), subjects).verdict == "auto":
         return None
+    reason = "sandbox: off" if is_off else found.reason
     return (
-        f"it would run without a sandbox ({'sandbox: off' if is_off else found.reason}), and no rule of the agent allows that "
+        f"it would run without a sandbox ({reason}), and no rule of the agent allows that "
         f'command. Use a sandbox, or allow it as a command: `{{tool: bash, match: "exactly: {command}", do: auto}}`'
     )
 
