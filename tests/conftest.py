@@ -19,8 +19,10 @@ settings.register_profile(
 settings.load_profile("busy machine")
 
 
-def pytest_configure() -> None:
-    AUDIT.start()
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the audit in each process that runs tests."""
+    if "PYTEST_XDIST_WORKER" in os.environ or not config.getoption("numprocesses", None):
+        AUDIT.start()
 
 
 @pytest.fixture(autouse=True, scope="session")
