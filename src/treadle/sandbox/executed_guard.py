@@ -15,6 +15,7 @@ from treadle.domain.writable_places import EnginePlaces
 from treadle.sandbox.executed_scan import ExecutedScan, ExecutedScanner, is_inside
 from treadle.sandbox.git_programs import describe_removed, remove_added_programs
 from treadle.sandbox.git_settings import run_git
+from treadle.sandbox.linked_packages import LinkedPackages
 
 MAX_LISTED = 10
 
@@ -26,6 +27,7 @@ class ExecutedGuard:
         self._engine = engine
         self._hidden = tuple(map(str, hidden))
         self._scanner = ExecutedScanner()
+        self._linked = LinkedPackages(engine.code)
 
     async def scan(self, workspace: Path, policy: SandboxPolicy) -> ExecutedScan:
         """Return the files in the folders that commands can write."""
@@ -36,6 +38,7 @@ class ExecutedGuard:
         roots = tuple(dict.fromkeys((workspace, *named)))
         inside = [place for root in roots for place in self._engine.list_inside(root)]
         found = self._scanner.scan(roots, (*inside, *self._hidden))
+        self._linked.separate(roots, found.environments)
         if not policy.read_only:
             return found
         kept = [os.path.realpath(os.path.join(workspace, path)) for path in policy.read_only]
