@@ -55,7 +55,7 @@ class Audit:
         if not isinstance(path, str | bytes | os.PathLike):
             return
         name = os.fsdecode(path)
-        if not name.startswith("/") or name.startswith(ENGINE):
+        if not name.startswith("/") or name.startswith((*ENGINE, *TESTS)):
             return
         self._is_busy = True  # what follows opens files
         try:
