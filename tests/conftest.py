@@ -8,6 +8,8 @@ from functools import cache
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.audit.plugin import AUDIT
+from tests.audit.plugin import no_execution_from_writable_places as no_execution_from_writable_places
 from tests.surfaces.shell import commands
 from treadle.memory import local_embedder
 
@@ -15,6 +17,12 @@ settings.register_profile(
     "busy machine", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("busy machine")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start the audit in each process that runs tests."""
+    if "PYTEST_XDIST_WORKER" in os.environ or not config.getoption("numprocesses", None):
+        AUDIT.start()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -156,6 +156,27 @@ def test_the_parents_of_the_home_cannot_be_replaced(tmp_path: Path) -> None:
     assert (home / "config.yaml").read_text() == "mine"
 
 
+@needs_bubblewrap
+@pytest.mark.parametrize("place", ["work/.venv/lib/python3.11/site-packages", "work/.cache/uv/archive"])
+def test_a_package_that_shares_its_files_with_the_engine_does_not_change_it(tmp_path: Path, place: str) -> None:
+    """As `uv` installs packages: files of two environments, and of its cache, are hard links."""
+    base = Path(os.path.realpath(tmp_path))
+    packages, shared = base / "engine" / "site-packages", base / place
+    for folder in (packages / "shared", shared / "shared"):
+        folder.mkdir(parents=True)
+    (base / "work" / ".venv").mkdir(exist_ok=True)
+    (base / "work" / ".venv" / "pyvenv.cfg").touch()
+    (packages / "shared" / "module.py").write_text(ORIGINAL)
+    os.link(packages / "shared" / "module.py", shared / "shared" / "module.py")
+    commands = ShellCommands(engine=EnginePlaces(code=(str(packages),)), limits=CommandLimits(grace=0.2))
+    line = f"echo evil >> {shared}/shared/module.py"
+    ended = run_once(commands, Command(line, base / "work", SandboxPolicy("required")))
+    commands.close()
+    assert ended.exit_code == 0, ended.output
+    assert "evil" in (shared / "shared" / "module.py").read_text()
+    assert (packages / "shared" / "module.py").read_text() == ORIGINAL
+
+
 @needs_landlock
 def test_without_a_sandbox_landlock_keeps_code_outside_of_the_workspace(
     project: Path, places: EnginePlaces, tmp_path: Path

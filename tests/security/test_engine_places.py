@@ -20,7 +20,11 @@ def test_every_loaded_module_is_in_a_place_of_the_engine_or_of_the_tests() -> No
     own = str(Path(__file__).resolve().parents[2])
     loaded = [module for name, module in sys.modules.items() if not name.startswith("tests")]
     files = [os.path.realpath(file) for module in loaded if (file := getattr(module, "__file__", None))]
-    stray = [file for file in files if not is_covered(file, places) and not file.startswith(f"{own}/bench")]
+    stray = [
+        file
+        for file in files
+        if not is_covered(file, places) and not file.startswith((f"{own}/bench", f"{own}/tests"))
+    ]
     assert not stray
 
 

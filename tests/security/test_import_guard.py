@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.audit import hook
 from treadle.domain.writable_places import WritablePlaces
 from treadle.system.engine_places import list_engine_places
 from treadle.system.import_guard import ImportGuard
@@ -27,7 +28,7 @@ def plant(folder: Path, trace: Path, *names: str) -> None:
 
 
 def run_python(source: str, folder: Path, **environment: str) -> str:
-    given = {"PATH": os.environ["PATH"], "HOME": str(folder), **environment}
+    given = {"PATH": os.environ["PATH"], "HOME": str(folder), hook.VARIABLE: "", **environment}  # without the audit
     ended = subprocess.run(
         [sys.executable, "-c", source], cwd=folder, env=given, capture_output=True, text=True, check=False
     )

@@ -187,7 +187,7 @@ async def _make_deps(
         make_worker_name(),
         _read_timeouts(),
         hooks=config.hooks,
-        agent_hooks=make_agent_hooks(config.home, config.commands),
+        agent_hooks=make_agent_hooks(config.home, config.commands, config.run_places.protected),
         vault=config.vault,
         agent_context=config.agent_context,
         workspace=config.run_places.open_workspace,

@@ -20,7 +20,8 @@ class RunPlaces:
         self._home = home
         self._record = WorkspaceRecord(home.path)
         self._guard = guard_imports(engine)
-        self._protected = (*engine.all, *(os.path.realpath(place) for place in hidden))
+        self.protected = (*engine.all, *(os.path.realpath(place) for place in hidden))
+        """The places that no run can write: those of the engine, its home and its database."""
         if any(not any(is_within(os.path.realpath(entry), place) for place in engine.all) for entry in sys.path):
             self._exclude_known()
 
@@ -28,7 +29,7 @@ class RunPlaces:
         """Return the workspace of an agent. Raise UsageError if it is missing."""
         path = self._home.workspace(agent)
         self._record.note(path)
-        self._guard.exclude(find_writable_places(path, agent.confinement, self._protected))
+        self._guard.exclude(find_writable_places(path, agent.confinement, self.protected))
         return path
 
     def _exclude_known(self) -> None:
@@ -40,4 +41,4 @@ class RunPlaces:
             except TreadleError:  # reported when the agent is used
                 continue
             path = self._home.workspace_path(agent)
-            self._guard.exclude(find_writable_places(path, agent.confinement, self._protected))
+            self._guard.exclude(find_writable_places(path, agent.confinement, self.protected))

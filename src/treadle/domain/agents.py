@@ -7,6 +7,7 @@ journal that a later version wrote may hold them. docs/reference/settings.md is 
 import re
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
 from treadle.domain.durations import parse_duration
@@ -277,4 +278,9 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
 
     @property
     def confinement(self) -> SandboxPolicy:
-        return make_sandbox_policy(self.sandbox)
+        """The sandbox of the agent. Programs of hooks that are pinned by their content are read-only in it."""
+        policy = make_sandbox_policy(self.sandbox)
+        pinned = [script for hook in self.hooks if (script := hook.pinned_script) is not None]
+        if not pinned:
+            return policy
+        return msgspec.structs.replace(policy, read_only=tuple(dict.fromkeys((*policy.read_only, *pinned))))

@@ -31,6 +31,8 @@ class SandboxPolicy(Struct, frozen=True, omit_defaults=True):
     """Additional folders that commands can read."""
     writable: tuple[str, ...] = ()
     """Additional folders that commands can write."""
+    read_only: tuple[str, ...] = ()
+    """Files and folders in the workspace that neither commands nor file tools can change."""
 
 
 class Examples(Struct, frozen=True, omit_defaults=True):

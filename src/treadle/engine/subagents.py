@@ -211,6 +211,7 @@ def _resolve_paths(agent: AgentSpec) -> AgentSpec:
             policy,
             readable=tuple([_real_path(path) for path in policy.readable]),
             writable=tuple([_real_path(path) for path in policy.writable]),
+            read_only=tuple([os.path.join(agent.workspace or "", path) for path in policy.read_only]),
         ),
     )
 

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from treadle.domain.executed_files import find_executed_file
 from treadle.domain.permissions import SandboxPolicy
 from treadle.domain.writable_places import EnginePlaces
-from treadle.sandbox.executed_scan import ExecutedScan, ExecutedScanner
+from treadle.sandbox.executed_scan import ExecutedScan, ExecutedScanner, is_inside
 from treadle.sandbox.git_programs import describe_removed, remove_added_programs
 from treadle.sandbox.git_settings import run_git
+from treadle.sandbox.linked_packages import LinkedPackages
 
 MAX_LISTED = 10
 
@@ -24,6 +27,7 @@ class ExecutedGuard:
         self._engine = engine
         self._hidden = tuple(map(str, hidden))
         self._scanner = ExecutedScanner()
+        self._linked = LinkedPackages(engine.code)
 
     async def scan(self, workspace: Path, policy: SandboxPolicy) -> ExecutedScan:
         """Return the files in the folders that commands can write."""
@@ -33,7 +37,13 @@ class ExecutedGuard:
         named = [os.path.realpath(os.path.expanduser(name)) for name in policy.writable]
         roots = tuple(dict.fromkeys((workspace, *named)))
         inside = [place for root in roots for place in self._engine.list_inside(root)]
-        return self._scanner.scan(roots, (*inside, *self._hidden))
+        found = self._scanner.scan(roots, (*inside, *self._hidden))
+        self._linked.separate(roots, found.environments)
+        if not policy.read_only:
+            return found
+        kept = [os.path.realpath(os.path.join(workspace, path)) for path in policy.read_only]
+        existing = [place for place in kept if is_inside(place, roots) and os.path.exists(place)]
+        return msgspec.structs.replace(found, read_only=(*found.read_only, *existing))
 
     async def inspect(
         self, before: ExecutedScan, workspace: Path, policy: SandboxPolicy, path: str

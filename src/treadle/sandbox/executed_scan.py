@@ -7,6 +7,7 @@ import os
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -26,7 +27,7 @@ _DEPENDENCIES = frozenset(
         ".pytest_cache", ".cache",
     }
 )  # fmt: skip
-"""Folders with code of packages, which is no less executable than the listed files."""
+"""Folders with code of packages. All of it is executable."""
 _ENVIRONMENT_FILE = "pyvenv.cfg"
 _GIT_MARKS = frozenset({"HEAD", "objects", "refs"})
 _GIT_SETTINGS = ("config", "config.worktree")
@@ -44,6 +45,8 @@ class ExecutedScan(Struct, frozen=True):
     """Folders that must not be replaced, such as `.git`."""
     settings: Mapping[str, bytes | None] = {}
     """The settings of repositories with their content: git changes them in ordinary work."""
+    environments: tuple[str, ...] = ()
+    """Virtual environments."""
     signatures: Mapping[str, Signature] = {}
     """What each listed file is, to find the ones that a command has created or replaced."""
 
@@ -68,7 +71,7 @@ class _Folder(Struct, frozen=True):
     changed: int
     folders: tuple[str, ...]
     found: tuple[str, ...]
-    git: bool
+    kind: Literal["folder", "repository", "environment"] = "folder"
 
 
 class ExecutedScanner:
@@ -88,9 +91,11 @@ class ExecutedScanner:
             folder = self._read(path)
             if folder is None:
                 continue
-            if folder.git:
+            if folder.kind == "repository":
                 collected.add_repository(path)
                 continue
+            if folder.kind == "environment":
+                collected.environments.append(path)
             for each in folder.found:
                 if not any(is_within(each, place) for place in excluded):
                     collected.add(each)
@@ -115,9 +120,9 @@ def _read_folder(path: str, changed: int) -> _Folder:
         entries = list(listed)
     names = {entry.name for entry in entries}
     if names >= _GIT_MARKS:
-        return _Folder(changed, (), (), git=True)
+        return _Folder(changed, (), (), "repository")
     if _ENVIRONMENT_FILE in names:
-        return _Folder(changed, (), tuple(_list_start_files(path)), git=False)
+        return _Folder(changed, (), tuple(_list_start_files(path)), "environment")
     folders: list[str] = []
     found: list[str] = []
     for entry in entries:
@@ -129,7 +134,7 @@ def _read_folder(path: str, changed: int) -> _Folder:
                 continue
         if is_folder and entry.name not in _DEPENDENCIES and not _is_private(entry.path):
             folders.append(entry.path)
-    return _Folder(changed, tuple(folders), tuple(each for each in found if not _is_private(each)), git=False)
+    return _Folder(changed, tuple(folders), tuple(each for each in found if not _is_private(each)))
 
 
 def _is_private(path: str) -> bool:
@@ -147,6 +152,7 @@ class _Collected:
     def __init__(self, roots: Sequence[str]) -> None:
         self._roots = roots
         self.signatures: dict[str, Signature] = {}
+        self.environments: list[str] = []
         self._read_only: dict[str, None] = {}
         self._pinned: dict[str, None] = {}
         self._settings: dict[str, bytes | None] = {}
@@ -226,9 +232,10 @@ class _Collected:
         """Return what was found inside the roots: a link or a setting may lead out of them."""
         roots = self._roots
         return ExecutedScan(
-            tuple(path for path in self._read_only if _is_inside(path, roots)),
-            tuple(path for path in self._pinned if _is_inside(path, roots)),
-            {path: content for path, content in self._settings.items() if _is_inside(path, roots)},
+            tuple(path for path in self._read_only if is_inside(path, roots)),
+            tuple(path for path in self._pinned if is_inside(path, roots)),
+            {path: content for path, content in self._settings.items() if is_inside(path, roots)},
+            tuple(self.environments),
             self.signatures,
         )
 
@@ -240,5 +247,6 @@ def _list_names(folder: str) -> list[str]:
         return []
 
 
-def _is_inside(path: str, roots: Sequence[str]) -> bool:
+def is_inside(path: str, roots: Sequence[str]) -> bool:
+    """Return whether a path is in one of these folders, and is none of them."""
     return path not in roots and any(is_within(path, root) for root in roots)

@@ -60,15 +60,7 @@ class Bash:
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
-        self._spec = ToolSpec(
-            name=COMMAND,
-            description=DESCRIPTION,
-            schema=_arguments_schema(),
-            effect="external",
-            timeout=MAX_TIMEOUT_SECONDS + SPARE_SECONDS,
-            needs=("workspace", "secrets"),
-            aliases=(COMMAND_ALIAS,),
-        )
+        self._spec = make_command_spec()
 
     @property
     def spec(self) -> ToolSpec:
@@ -94,15 +86,7 @@ class Bash:
         return parsed
 
     def subjects(self, arguments: BashArguments) -> Subjects:
-        from treadle.tools.shell.destructive import find_caution
-        from treadle.tools.shell.glob_suggestion import suggest_line, suggest_pattern
-        from treadle.tools.shell.parser import parse_commands
-
-        parsed = parse_commands(arguments.command)
-        caution = find_caution(arguments.command, parsed)
-        line = strip_line(arguments.command)
-        pattern = None if caution is not None else suggest_pattern(parsed) or suggest_line(line)
-        return Subjects(parsed.commands, parsed.opaque, caution, pattern, parsed.only_by_path, whole=line)
+        return find_command_subjects(arguments.command)
 
     async def assess(self, arguments: BashArguments, scene: CallEnvironment) -> Concern | None:
         """Ask for approval if no sandbox works, unless a rule allows the command or the agent disables the
@@ -140,6 +124,32 @@ class Bash:
         if finished.ended_by == "cancelled":
             raise asyncio.CancelledError
         return _make_observation(finished, arguments)
+
+
+def make_command_spec() -> ToolSpec:
+    """Return the declaration of the tool."""
+    return ToolSpec(
+        name=COMMAND,
+        description=DESCRIPTION,
+        schema=_arguments_schema(),
+        effect="external",
+        timeout=MAX_TIMEOUT_SECONDS + SPARE_SECONDS,
+        needs=("workspace", "secrets"),
+        aliases=(COMMAND_ALIAS,),
+    )
+
+
+def find_command_subjects(command: str) -> Subjects:
+    """Return the parts of a command line that approval rules match."""
+    from treadle.tools.shell.destructive import find_caution
+    from treadle.tools.shell.glob_suggestion import suggest_line, suggest_pattern
+    from treadle.tools.shell.parser import parse_commands
+
+    parsed = parse_commands(command)
+    caution = find_caution(command, parsed)
+    line = strip_line(command)
+    pattern = None if caution is not None else suggest_pattern(parsed) or suggest_line(line)
+    return Subjects(parsed.commands, parsed.opaque, caution, pattern, parsed.only_by_path, whole=line)
 
 
 def _describe_exposed_code(scene: CallEnvironment) -> str:

@@ -1,7 +1,10 @@
-"""Hooks of agents that are shell commands: event as JSON on standard input, decision as JSON on standard output."""
+"""Hooks of agents that are shell commands: event as JSON on standard input, decision as JSON on standard output.
+
+A hook runs in the sandbox of the agent, but not in its workspace: it starts in a folder that contains only its own
+program, so that it executes and imports nothing that the agent could have written."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,11 +17,14 @@ from treadle.domain.permissions import SandboxPolicy
 from treadle.ports.hooks import Block, Hook, HookedCall, Rewrite
 from treadle.ports.sandbox import Program, Programs, RunningProgram
 from treadle.ports.tool import Observation
+from treadle.tools.hook_programs import HookPlaces, HookRefused, copy_scripts, read_scripts
 
 MAX_ANSWER_BYTES = 2**20
 BLOCKED_EXIT_CODE = 2
 """The exit code with which a hook blocks a call, as in other tools. The reason is its standard error."""
 SHELL = "/bin/bash"
+WORKSPACE_VARIABLE = "TREADLE_WORKSPACE"
+"""The variable in which a hook finds the workspace of the agent."""
 
 
 class HookDecision(Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,14 +38,24 @@ class HookDecision(Struct, frozen=True, forbid_unknown_fields=True):
     """After a call: another result."""
 
 
+class HookSetup(Struct, frozen=True):
+    """What the hooks of an agent need to run."""
+
+    workspace: Path
+    policy: SandboxPolicy
+    places: HookPlaces
+    programs: Programs
+    find_refusal: Callable[[str], Awaitable[str | None]]
+    """Returns why a command line must not run on this machine, or None: without a sandbox it needs the same consent
+    as a command of the agent."""
+
+
 class ShellHook(Hook):
     """Implements `ports.hooks.Hook` with a command."""
 
-    def __init__(self, settings: CommandHook, workspace: Path, policy: SandboxPolicy, programs: Programs) -> None:
+    def __init__(self, settings: CommandHook, setup: HookSetup) -> None:
         self._settings = settings
-        self._workspace = workspace
-        self._policy = policy
-        self._programs = programs
+        self._setup = setup
         self.tools = settings.tools
         self.timeout = settings.timeout
 
@@ -69,8 +85,23 @@ class ShellHook(Hook):
     async def _decide(self, event: dict[str, Any]) -> HookDecision:
         """Run the command. Raise an exception, which blocks the call, if it fails or does not answer as it
         should."""
-        line = (SHELL, "-c", self._settings.command)
-        process = await self._programs.start(Program(line, self._workspace, self._policy), MAX_ANSWER_BYTES)
+        if (refusal := await self._setup.find_refusal(self._settings.command)) is not None:
+            raise HookRefused(refusal)
+        contents = read_scripts(self._settings, self._setup.places)
+        with copy_scripts(contents, self._setup.places) as folder:
+            return await self._run(folder, event)
+
+    async def _run(self, folder: Path, event: dict[str, Any]) -> HookDecision:
+        setup = self._setup
+        program = Program(
+            argv=(SHELL, "-c", self._settings.command),
+            workspace=setup.workspace,
+            policy=msgspec.structs.replace(setup.policy, readable=(*setup.policy.readable, str(folder))),
+            environment={WORKSPACE_VARIABLE: str(setup.workspace)},
+            folder=folder,
+            avoided=setup.places.writable,
+        )
+        process = await setup.programs.start(program, MAX_ANSWER_BYTES)
         try:
             writing = asyncio.create_task(_write(process, msgspec.json.encode(event)))
             answer = await process.output.read(MAX_ANSWER_BYTES + 1)
@@ -89,11 +120,9 @@ class ShellHook(Hook):
         return msgspec.json.decode(answer, type=HookDecision)
 
 
-def make_command_hooks(
-    agent: AgentSpec, workspace: Path, policy: SandboxPolicy, programs: Programs
-) -> Sequence[Hook]:
+def make_command_hooks(agent: AgentSpec, setup: HookSetup) -> Sequence[Hook]:
     """Return the hooks that the file of an agent names."""
-    return [ShellHook(each, workspace, policy, programs) for each in agent.hooks]
+    return [ShellHook(each, setup) for each in agent.hooks]
 
 
 async def _write(process: RunningProgram, data: bytes) -> None:

@@ -1,7 +1,7 @@
 """The limits of child runs. A child never has more than its parent: no additional tool, folder, network access,
 model or level of depth; and the rules, secrets and ceilings of its parent apply to it too."""
 
-from posixpath import normpath
+from posixpath import join, normpath
 
 import msgspec
 
@@ -123,6 +123,7 @@ def _narrow_sandbox(child: SandboxPolicy, parent: SandboxPolicy, workspace: str)
         child.network and parent.network,
         tuple([path for path in child.readable if _is_inside(path, readable)]),
         tuple([path for path in child.writable if _is_inside(path, (*parent.writable, workspace))]),
+        tuple(dict.fromkeys((*(join(workspace, path) for path in parent.read_only), *child.read_only))),
     )
 
 

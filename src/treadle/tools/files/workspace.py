@@ -193,6 +193,7 @@ def open_workspace(
     allowed: Iterable[str] = (),
     kinds: frozenset[Kind] = PRIVATE_TO_READ,
     engine: EnginePlaces | None = None,
+    read_only: Iterable[str] = (),
 ) -> Generator[Workspace]:
     """Open the workspace at this folder for the duration of the block, without its hidden folders.
 
@@ -206,7 +207,7 @@ def open_workspace(
     try:
         real, folders, places = os.path.realpath(absolute), tuple(hidden), tuple(allowed)
         privacy = Privacy(real, places, kinds)
-        protection = WriteProtection(real, engine or EnginePlaces(), places)
+        protection = WriteProtection(real, engine or EnginePlaces(), places, read_only)
         workspace = Workspace(descriptor, (absolute, real), _find_identities(folders), privacy, protection, folders)
         if workspace.is_hidden_folder(descriptor):
             raise make_hidden_error(absolute)
@@ -220,7 +221,8 @@ def open_call_workspace(
 ) -> AbstractContextManager[Workspace]:
     """Open the workspace of a call, with the private places that it may use."""
     allowed = (*context.approved, *find_listed_places(context.sandbox))
-    return open_workspace(context.workspace, context.hidden, allowed, kinds, context.engine)
+    read_only = context.sandbox.read_only
+    return open_workspace(context.workspace, context.hidden, allowed, kinds, context.engine, read_only)
 
 
 def _find_identities(folders: Iterable[Path]) -> frozenset[tuple[int, int]]:

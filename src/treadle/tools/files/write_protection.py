@@ -16,13 +16,16 @@ _MAX_SETTINGS_BYTES = 2**22
 class WriteProtection:
     """What may not be written in one workspace, for one call."""
 
-    def __init__(self, root: str, engine: EnginePlaces, approved: Iterable[str]) -> None:
-        """`root` is the workspace with links resolved; `approved` are resolved paths that a reviewer has
-        allowed."""
+    def __init__(
+        self, root: str, engine: EnginePlaces, approved: Iterable[str], read_only: Iterable[str] = ()
+    ) -> None:
+        """`root` is the workspace with links resolved; `approved` are resolved paths that a reviewer has allowed;
+        `read_only` are paths that the settings of the agent exclude."""
         self._root = root.rstrip("/")
         enclosing = engine.find_enclosing(root)
         self._places = engine.list_inside(root) if enclosing is None else (enclosing,)
         self._approved = frozenset(approved)
+        self._read_only = [os.path.realpath(os.path.join(root, path)) for path in read_only]
 
     def refuse(self, path: str) -> None:
         """Raise ToolError if a call may not write a path of the workspace."""
@@ -56,9 +59,16 @@ class WriteProtection:
         return None
 
     def refuse_folder(self, path: str) -> None:
-        """Raise ToolError if a path of the workspace is in a place of the engine."""
+        """Raise ToolError if a path of the workspace is in a place of the engine, or is read-only for the
+        agent."""
         if (place := self.find_place(path)) is not None:
             raise ToolError(f"{display_name(path)} was not written. {explain_protection(display_name(place))}")
+        full_path = os.path.normpath(f"{self._root}/{path}").casefold()
+        if any(is_within(full_path, place.casefold()) for place in self._read_only):
+            raise ToolError(
+                f"{display_name(path)} was not written: it is read-only for this agent (`sandbox.read_only`, or "
+                f"the program of a hook). Go on without changing it."
+            )
 
     def find_place(self, path: str) -> str | None:
         """Return the place of the engine that a path of the workspace is in, or None. Names are compared without

@@ -175,8 +175,11 @@ def _edit(home: Home, name: str) -> bool:
 async def _warn_about_refusals(home: Home, name: str) -> None:
     """Print what a run would refuse. The file stands: a program may add the tool, and a key may come later."""
     from treadle.bootstrap.agent_checks import find_unknown_tools, find_unusable_models
+    from treadle.bootstrap.plugins import find_refused_hooks
 
     agent = home.agent(name)
+    for problem in find_refused_hooks(home, agent):
+        alert(f"In runs of `{name}`, {problem}")
     if find_fault(home) is not None:
         return  # the settings of the owner do not say which MCP servers and keys there are
     exact = [tool for tool in agent.tools if not set(tool) & set("*?[")]
