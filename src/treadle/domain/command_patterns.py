@@ -1,7 +1,7 @@
 """Patterns of rules that allow commands. They are compared with the words of a command, not with its text.
 
-`*` inside a word stays inside that word. A final ` *` covers any number of further words, but none that the tool marks as
-a risk: options and operands that do more than the rule says."""
+`*` inside a word stays inside that word. A final ` *` covers any number of further words, but none that the tool
+marks as a risk: options and operands that do more than the rule says."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 Risk = Literal["executes", "writes", "deletes", "sends", "reads", "unknown"]
-"""What a word makes a command do besides what its program is for. `unknown`: an option that the tool does not know."""
+"""What a word makes a command do besides what its program is for. `unknown`: an option that is not known."""
 RISK_PHRASES: dict[Risk, str] = {
     "executes": "can run other programs",
     "writes": "writes or changes something else",
@@ -78,8 +78,8 @@ def covers_any_options(pattern: str, command: CommandWords) -> bool:
 
 
 def find_uncovered(pattern: str, command: CommandWords) -> Uncovered | None:
-    """Return the word because of which a pattern does not allow a command that has the words of the pattern; None if
-    it allows the command, or is for another one."""
+    """Return the word because of which a pattern does not allow a command that has the words of the pattern; None
+    if it allows the command, or is for another one."""
     found = _compare(pattern, command)
     return None if isinstance(found, bool) else found
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 from msgspec import Struct
 
 from treadle.domain.agents import AgentSpec
+from treadle.domain.command_patterns import CommandWords
 from treadle.domain.events import EventData
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.memories import MemoryId
@@ -53,6 +54,10 @@ class Subjects(Struct, frozen=True):
     """What the tool found on this machine that needs a reviewer."""
     whole: str | None = None
     """The whole command line. A pattern that names exactly this line allows all of it, also if it is opaque."""
+    commands: tuple[CommandWords, ...] = ()
+    """For a tool that runs commands, the words of each text. Rules that allow are compared with these."""
+    only_by_options: bool = False
+    """Only options of its commands make the call opaque. A rule with `options: any` allows such a command."""
 
 
 PRIVATE_PREFIX, UNCONFINED_PREFIX = "private place: ", "no sandbox: "

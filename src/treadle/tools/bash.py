@@ -101,7 +101,16 @@ class Bash:
         caution = find_caution(arguments.command, parsed)
         line = strip_line(arguments.command)
         pattern = None if caution is not None else suggest_pattern(parsed) or suggest_line(line)
-        return Subjects(parsed.commands, parsed.opaque, caution, pattern, parsed.only_by_path, whole=line)
+        return Subjects(
+            texts=parsed.commands,
+            opaque=parsed.opaque,
+            caution=caution,
+            pattern=pattern,
+            only_by_path=parsed.only_by_path,
+            whole=line,
+            commands=tuple(call.marked_words for call in parsed.calls),
+            only_by_options=parsed.only_by_options,
+        )
 
     async def assess(self, arguments: BashArguments, scene: CallEnvironment) -> Concern | None:
         """Ask for approval if no sandbox works, unless a rule allows the command or the agent disables the

@@ -7,19 +7,18 @@ said then. Run this module to print what they say now:
 """
 
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
 from treadle.core.tools.permissions import apply_rules
+from treadle.domain.command_patterns import Risk
 from treadle.domain.permissions import ApprovalRule, ApprovalRules, Verdict
-from treadle.ports.tool import InvalidArguments
 from treadle.sandbox.commands import ShellCommands
 from treadle.tools.bash import Bash, BashArguments
 
 FILE = Path(__file__).with_suffix(".yaml")
-Risk = Literal["executes", "writes", "deletes", "sends", "reads another", "unknown option"]
+TOOL = Bash(ShellCommands())
 
 
 class RecordedCommand(Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,13 +53,8 @@ def load() -> Recording:
 
 def judge(line: str, allow: tuple[str, ...]) -> Verdict:
     """Return what the rules say about a line, where everything that they do not allow needs an approval."""
-    bash = Bash(ShellCommands())
-    try:
-        arguments = bash.parse(msgspec.json.encode(BashArguments(line)).decode())
-    except InvalidArguments:
-        return "deny"
     rules = ApprovalRules(default="ask", rules=tuple(ApprovalRule("bash", "auto", pattern) for pattern in allow))
-    return apply_rules(rules, bash.spec, bash.subjects(arguments)).verdict
+    return apply_rules(rules, TOOL.spec, TOOL.subjects(BashArguments(line))).verdict
 
 
 if __name__ == "__main__":

@@ -22,10 +22,13 @@ GIT_RISKS: Mapping[str, ProgramRisks] = {
         safe="--exec-path",
         valued="Cc",
         verbs={
-            "safe": "status diff log show blame annotate shortlog describe rev-parse rev-list ls-files ls-tree cat-file"
+            "safe": "status diff log show blame annotate shortlog describe rev-parse rev-list ls-files ls-tree"
+            " cat-file"
             " reflog grep name-rev merge-base count-objects for-each-ref show-ref show-branch diff-tree range-diff"
-            " cherry var version check-ignore check-attr check-ref-format verify-commit verify-tag merge-tree add am"
-            " apply bisect branch bundle checkout cherry-pick commit commit-tree fetch format-patch fsck hash-object"
+            " cherry var version check-ignore check-attr check-ref-format verify-commit verify-tag merge-tree"
+            " add am"
+            " apply bisect branch bundle checkout cherry-pick commit commit-tree fetch format-patch fsck"
+            " hash-object"
             " init merge mv notes pack-refs pull rebase reset revert sparse-checkout stash switch tag symbolic-ref"
             " update-index worktree remote gc",
             "deletes": "clean rm restore update-ref",
@@ -116,5 +119,6 @@ GIT_RISKS: Mapping[str, ProgramRisks] = {
         valued="f",
         operands=1,
         operand_risk="writes",
+        marks_first=True,
     ),
 }

@@ -1,5 +1,5 @@
-"""What options and operands of a program do besides what the program is for. `program_risks.py` and `verb_risks.py` are
-the tables."""
+"""What options and operands of a program do besides what the program is for. `program_risks.py`, `git_risks.py` and
+`verb_risks.py` are the tables."""
 
 import re
 from collections.abc import Mapping
@@ -14,15 +14,16 @@ _ALWAYS_SAFE = frozenset({"--help", "--version"})
 
 
 class ProgramRisks(Struct, frozen=True):
-    """The risks of a program, or of one of its verbs. Options are separated by spaces; long ones also match if they are
-    abbreviated, as most programs accept them: `--to-com`."""
+    """The risks of a program, or of one of its verbs. Options are separated by spaces; long ones also match if they
+    are abbreviated, as most programs accept them: `--to-com`."""
 
     escapes: Mapping[Risk, str] = {}
-    """Options with which it can run other programs, or write where it otherwise would not: no pattern allows them."""
+    """Options with which it can run other programs, or write where it otherwise would not. No pattern allows
+    them."""
     risks: Mapping[Risk, str] = {}
     """Other options that do more than the program is for."""
     safe: str = ""
-    """Options that are not a risk although they look like the beginning of one. If only these are safe, all of them."""
+    """Options that are not a risk, although they may look like the beginning of one that is."""
     only_safe: bool = False
     """Options that are not in `safe` are not known."""
     valued: str = ""
@@ -44,6 +45,9 @@ class ProgramRisks(Struct, frozen=True):
     operands: int | None = None
     """How many operands are not a risk; None: all of them."""
     operand_risk: Risk = "reads"
+    """What operands beyond that number do."""
+    marks_first: bool = False
+    """Further operands make the first one a risk: `git config NAME VALUE` changes the setting."""
     runs_after: int | None = None
     """How many operands precede the name of a program that it runs."""
 
@@ -62,7 +66,13 @@ class OptionTable:
         self._risks = _list_options(declared.risks)
         self._safe = frozenset(declared.safe.split())
         self._long_valued = frozenset(declared.long_valued.split())
-        self._verbs = {verb: kind for kind, verbs in declared.verbs.items() for verb in verbs.split()}
+        self._verbs: dict[str, VerbKind] = {
+            verb: kind for kind, verbs in declared.verbs.items() for verb in verbs.split()
+        }
+
+    @property
+    def has_escapes(self) -> bool:
+        return bool(self._escapes or self.declared.escape_text)
 
     @property
     def has_risky_options(self) -> bool:

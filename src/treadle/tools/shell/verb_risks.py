@@ -1,5 +1,5 @@
-"""The risks of programs whose first operand says what they do: one entry for the program, and one for each verb that
-needs its own, under `program verb`. Options that are not listed as safe are not known."""
+"""The risks of programs whose first operand says what they do: one entry for the program, and one for each verb
+that needs its own, under `program verb`. Options that are not listed as safe are not known."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,8 @@ _GH_SAFE = (
     " --visibility --language --topic --source --archived --order --sort --required --compact"
 )
 _KUBECTL_SAFE = (
-    "-n --namespace -A --all-namespaces -o --output -l --selector -w --watch --show-labels --sort-by --field-selector"
+    "-n --namespace -A --all-namespaces -o --output -l --selector -w --watch --show-labels --sort-by"
+    " --field-selector"
     " --no-headers -c --container --tail --since --previous -p --all-containers --timestamps --limit-bytes --prefix"
     " --containers --short --client --recursive -f --follow"
 )
@@ -39,6 +40,10 @@ def _gh_write(safe: str) -> ProgramRisks:
         only_safe=True,
         risks={"reads": "-F --body-file --notes-file --input", "executes": "-w --web -e --editor"},
         safe=safe,
+        valued="tblamRpBHr",
+        long_valued="--title --body --label --assignee --milestone --repo --project --base --head --reviewer"
+        " --remote-name"
+        " --org --fork-name",
     )
 
 
@@ -103,11 +108,14 @@ VERB_RISKS: Mapping[str, ProgramRisks] = {
         safe=f"{_NPM_SAFE} -l --long --json --depth --all -a --filter",
         valued="w",
         verbs={
-            "safe": "ls list ll la view info show outdated audit why explain fund doctor help search query prefix root"
+            "safe": "ls list ll la view info show outdated audit why explain fund doctor help search query"
+            " prefix root"
             " bin version ping licenses",
-            "executes": "run run-script test t tst start stop restart install i ci add exec x rebuild init create dlx"
+            "executes": "run run-script test t tst start stop restart install i ci add exec x rebuild init"
+            " create dlx"
             " update up upgrade link ln install-test prune dedupe node build lint dev import fetch",
-            "sends": "publish login logout adduser owner access team token dist-tag deprecate star profile hook org",
+            "sends": "publish login logout adduser owner access team token dist-tag deprecate star profile hook"
+            " org",
             "deletes": "uninstall remove rm un unpublish cache store",
             "writes": "config set pkg pack shrinkwrap patch",
         },
@@ -175,8 +183,10 @@ VERB_RISKS: Mapping[str, ProgramRisks] = {
     "cargo": ProgramRisks(
         escapes={"executes": "-Z --config"},
         only_safe=True,
-        safe="-p --package --workspace --all --lib --bin --bins --test --tests --example --examples --bench --benches"
-        " --release -r --all-features --no-default-features --features -F -j --jobs -q --quiet -v --verbose --locked"
+        safe="-p --package --workspace --all --lib --bin --bins --test --tests --example --examples --bench"
+            " --benches"
+        " --release -r --all-features --no-default-features --features -F -j --jobs -q --quiet -v --verbose"
+        " --locked"
         " --offline --frozen --no-run --no-fail-fast --all-targets --message-format --doc --keep-going --check"
         " --color --target --profile",
         valued="pjF",
