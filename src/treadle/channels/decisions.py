@@ -21,8 +21,8 @@ MAX_CHILDREN = 100
 """Unfinished child runs of one run in which questions are looked for."""
 NO_DECISION = (
     "This is not a decision, and the approval is still pending. Reply with the word `approve` or `deny` and "
-    "nothing else; a note can follow after a colon or on a new line. To say something else, write a message that is "
-    "not a reply."
+    "nothing else; a note can follow after a colon or on a new line. To say something else, write a message that "
+    "is not a reply."
 )
 _APPROVAL = re.compile(
     r"\s*(?:approve|approved|yes|allow)(?:[.!]?\s*\Z|:(?P<note>.*)|[.!]?[^\S\n]*\n(?P<lines>.*))",

@@ -110,5 +110,10 @@ def is_exact_pattern(pattern: str | None) -> bool:
     return pattern is not None and read_exact_pattern(pattern) is not None
 
 
+def describe_destruction(destructive: str) -> str:
+    """Return the warning that every surface shows before a destructive call is decided."""
+    return f"Warning: {destructive}. This cannot be undone, and it can be approved only once."
+
+
 def make_sandbox_policy(given: SandboxMode | SandboxPolicy) -> SandboxPolicy:
     return given if isinstance(given, SandboxPolicy) else SandboxPolicy(given)

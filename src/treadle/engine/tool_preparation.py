@@ -314,6 +314,7 @@ async def _check_permission(
                     expires_at,
                     None if subjects.concern is None else subjects.concern.kind,
                     () if subjects.concern is None else subjects.concern.places,
+                    subjects.destructive,
                 )
             )
 

@@ -58,6 +58,9 @@ class Subjects(Struct, frozen=True):
     """For a tool that runs commands, the words of each text. Rules that allow are compared with these."""
     only_by_options: bool = False
     """Only options of its commands make the call opaque. A rule with `options: any` allows such a command."""
+    destructive: str | None = None
+    """What the call would destroy. A reviewer is warned, and can approve no more than this call; no grant allows
+    it."""
 
 
 PRIVATE_PREFIX, UNCONFINED_PREFIX = "private place: ", "no sandbox: "

@@ -93,14 +93,15 @@ class Bash:
         return parsed
 
     def subjects(self, arguments: BashArguments) -> Subjects:
-        from treadle.tools.shell.destructive import find_caution
+        from treadle.tools.shell.destructive import find_caution, find_destruction
         from treadle.tools.shell.glob_suggestion import suggest_line, suggest_pattern
         from treadle.tools.shell.parser import parse_commands
 
         parsed = parse_commands(arguments.command)
         caution = find_caution(arguments.command, parsed)
+        destructive = find_destruction(arguments.command, parsed)
         line = strip_line(arguments.command)
-        pattern = None if caution is not None else suggest_pattern(parsed) or suggest_line(line)
+        pattern = None if destructive is not None else suggest_pattern(parsed) or suggest_line(line)
         return Subjects(
             texts=parsed.commands,
             opaque=parsed.opaque,
@@ -110,6 +111,7 @@ class Bash:
             whole=line,
             commands=tuple(call.marked_words for call in parsed.calls),
             only_by_options=parsed.only_by_options,
+            destructive=destructive,
         )
 
     async def assess(self, arguments: BashArguments, scene: CallEnvironment) -> Concern | None:

@@ -82,6 +82,7 @@ def apply_rules(
     A rule or grant for exactly its line permits it."""
     rules = [rule for rule in approvals.rules if any(fnmatchcase(name, rule.tool) for name in spec.names)]
     concern = subjects.concern
+    grants = () if subjects.destructive is not None else grants
     rulings = (
         [Ruling("ask", concern.reason, is_by_concern=True)]
         if concern is not None and concern.kind == "private"
