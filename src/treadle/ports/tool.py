@@ -74,6 +74,8 @@ class CallEnvironment(Struct, frozen=True):
     workspace: Path
     sandbox: SandboxPolicy = SandboxPolicy()
     hidden: tuple[Path, ...] = ()
+    may_read: bool = False
+    """The rules let the agent read what the call names without an approval."""
 
 
 class Concern(Struct, frozen=True):
@@ -93,6 +95,15 @@ class Assessed(Protocol):
     """A tool that inspects the machine before a call is allowed. Optional: most tools do not need it."""
 
     async def assess(self, arguments: Any, scene: CallEnvironment) -> Concern | None: ...
+
+
+class Checked(Protocol):
+    """A tool that can tell before an approval that a call could not succeed. Optional."""
+
+    async def find_fault(self, arguments: Any, scene: CallEnvironment) -> str | None:
+        """Return the error for the model, or None. Must change nothing, and reveal nothing that needs an
+        approval."""
+        ...
 
 
 async def _no_stored_result(call_id: str) -> str | None:

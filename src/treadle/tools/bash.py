@@ -122,6 +122,13 @@ class Bash:
         confinement = await self._commands.confinement()
         return None if confinement.sandbox else Concern("unconfined", f"{UNCONFINED_PREFIX}{confinement.reason}")
 
+    async def find_fault(self, arguments: BashArguments, scene: CallEnvironment) -> str | None:
+        """Return why no command can run on this machine, if the agent requires a sandbox."""
+        if scene.sandbox.mode != "required":
+            return None
+        confinement = await self._commands.confinement()
+        return None if confinement.sandbox else _explain_unconfined(confinement.reason)
+
     async def run(self, arguments: BashArguments, context: ToolContext) -> Observation:
         output = _ProgressOutput(context.progress)
         command = Command(
@@ -136,10 +143,7 @@ class Bash:
             finished = await self._commands.run(command, output.add)
         except SandboxMissing as missing:
             context.report(SandboxDenied(context.call_id, str(missing)))
-            raise ToolError(
-                f"The command was not run: this agent's commands must be confined, and this machine cannot do that "
-                f"({missing}). Go on without commands, and tell the user."
-            ) from None
+            raise ToolError(f"The command was not run: {_explain_unconfined(str(missing))}") from None
         except CommandError as error:
             raise ToolError(str(error)) from None
         output.flush()
@@ -154,6 +158,13 @@ def _arguments_schema() -> dict[str, Any]:
     (_,), components = msgspec.json.schema_components([BashArguments])
     schema = components["BashArguments"]
     return {key: value for key, value in schema.items() if key not in ("title", "additionalProperties")}
+
+
+def _explain_unconfined(reason: str) -> str:
+    return (
+        f"this agent's commands must be confined, and this machine cannot do that ({reason}). Go on without "
+        "commands, and tell the user."
+    )
 
 
 def _find_terminal_advice(line: str) -> str | None:

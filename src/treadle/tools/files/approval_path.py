@@ -8,6 +8,7 @@ from posixpath import normpath
 from typing import Any
 
 from treadle.ports.tool import PRIVATE_PREFIX, CallEnvironment, Concern, Subjects, Tool, ToolError
+from treadle.tools.files.faults import find_fault
 from treadle.tools.files.name_display import display_name
 from treadle.tools.files.private_files import (
     LINKED_PLACE,
@@ -49,6 +50,10 @@ class PathJudgedTool(ToolDecorator):
         return Concern(
             "private", f"{PRIVATE_PREFIX}it {verb} {display_name(full_path)} ({display_name(what)})", (full_path,)
         )
+
+    async def find_fault(self, arguments: Any, scene: CallEnvironment) -> str | None:
+        """Return why the call could not succeed, as far as that is known without a private place."""
+        return find_fault(self.spec.name, arguments, scene, PRIVATE_TO_READ)
 
     def subjects(self, arguments: Any) -> Subjects:
         path = normpath(arguments.path)
