@@ -18,7 +18,13 @@ from typing import NamedTuple
 from treadle.domain.private_paths import Kind
 from treadle.ports.tool import ToolContext, ToolError
 from treadle.tools.files.name_display import display_name
-from treadle.tools.files.private_files import NO_PRIVACY, PRIVATE_TO_READ, Privacy, find_listed_places
+from treadle.tools.files.private_files import (
+    NO_PRIVACY,
+    PRIVATE_TO_READ,
+    Privacy,
+    find_listed_places,
+    make_hidden_error,
+)
 
 CURRENT_FOLDER = "."
 _MAX_LINKS = 40
@@ -229,16 +235,6 @@ def find_linked_files(folders: Iterable[Path]) -> Generator[tuple[int, int]]:
 
 def _identity(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
-
-
-class HiddenPlaceError(ToolError):
-    """The path leads to a folder that no tool may use."""
-
-
-def make_hidden_error(path: str) -> HiddenPlaceError:
-    return HiddenPlaceError(
-        f"{display_name(path)} is Treadle's own, which no tool may read or change. Leave it alone."
-    )
 
 
 def explain_os_error(error: OSError, path: str) -> ToolError:
