@@ -11,8 +11,9 @@ from typing import Any
 from treadle.domain.private_paths import Kind
 from treadle.ports.tool import CallEnvironment, ToolError
 from treadle.tools.files.edit import check_texts, plan_edit
+from treadle.tools.files.hidden_places import HiddenPlaceError
 from treadle.tools.files.name_display import display_name
-from treadle.tools.files.private_files import HiddenPlaceError, find_listed_places
+from treadle.tools.files.private_files import find_listed_places
 from treadle.tools.files.text import read_text
 from treadle.tools.files.workspace import OpenPath, Workspace, open_workspace
 from treadle.tools.files.write import encode_content

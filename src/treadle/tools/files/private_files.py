@@ -83,16 +83,6 @@ def make_refusal(path: str, name: str) -> ToolError:
     )
 
 
-class HiddenPlaceError(ToolError):
-    """The path leads to a folder that no tool may use."""
-
-
-def make_hidden_error(path: str) -> HiddenPlaceError:
-    return HiddenPlaceError(
-        f"{display_name(path)} is Treadle's own, which no tool may read or change. Leave it alone."
-    )
-
-
 def find_listed_places(policy: SandboxPolicy) -> list[str]:
     """Return the private places that an agent's settings list themselves. A folder that merely contains one does
     not count."""

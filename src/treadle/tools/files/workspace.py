@@ -17,14 +17,9 @@ from typing import NamedTuple
 
 from treadle.domain.private_paths import Kind
 from treadle.ports.tool import ToolContext, ToolError
+from treadle.tools.files.hidden_places import make_hidden_error
 from treadle.tools.files.name_display import display_name
-from treadle.tools.files.private_files import (
-    NO_PRIVACY,
-    PRIVATE_TO_READ,
-    Privacy,
-    find_listed_places,
-    make_hidden_error,
-)
+from treadle.tools.files.private_files import NO_PRIVACY, PRIVATE_TO_READ, Privacy, find_listed_places
 
 CURRENT_FOLDER = "."
 _MAX_LINKS = 40
