@@ -196,7 +196,7 @@ class _FollowedRun:
                 arguments=record.arguments,
                 reason=record.reason,
                 pattern=record.pattern,
-                destructive=service.approval_service.find_destruction(record),
+                destructive=await service.approval_service.find_destruction(record),
             )
             await self._ask(make_approval_prompt(asked, self._conversation, self._has_buttons))
         for question in await service.questions(run_id):

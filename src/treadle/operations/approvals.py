@@ -16,7 +16,7 @@ from treadle.operations.schemas import Delivered, Page, maybe, moment
 from treadle.ports.approvals import ApprovalRecord
 
 if TYPE_CHECKING:
-    from treadle.operations.approval_service import Answer, ApprovalService
+    from treadle.operations.approval_service import Answer
 
 
 class ApprovalView(Struct, frozen=True):
@@ -97,14 +97,13 @@ async def list_approvals(context: Context, request: ListApprovals) -> Page[Appro
     The oldest first."""
     of_run = None if request.run_id is None else (await context.visible_run(request.run_id)).origin.run_id
     found = await context.service.approvals(of_run)
-    service = context.service.approval_service
-    return Page(tuple([approval_view(record, service) for record in found if context.sees(record)]))
+    return Page(tuple([await _make_view(context, record) for record in found if context.sees(record)]))
 
 
 @SHOW.handler
 async def show_approval(context: Context, request: ShowApproval) -> ApprovalView:
     """Get an approval."""
-    return approval_view(await context.visible_approval(request.approval_id), context.service.approval_service)
+    return await _make_view(context, await context.visible_approval(request.approval_id))
 
 
 @DECIDE.handler
@@ -128,8 +127,9 @@ def decision_of(approval_id: ApprovalId, answer: "Answer") -> DecideApproval:
     return DecideApproval(approval_id, answer.decision, arguments, answer.note, answer.remember, answer.by)
 
 
-def approval_view(record: ApprovalRecord, service: "ApprovalService") -> ApprovalView:
+async def _make_view(context: Context, record: ApprovalRecord) -> ApprovalView:
     origin = record.origin
+    find_destruction = context.service.approval_service.find_destruction
     return ApprovalView(
         record.approval_id,
         origin.run_id,
@@ -145,5 +145,5 @@ def approval_view(record: ApprovalRecord, service: "ApprovalService") -> Approva
         maybe(record.expires_at),
         record.decision,
         record.owner,
-        service.find_destruction(record) if record.decision is None else None,
+        await find_destruction(record) if record.decision is None else None,
     )

@@ -135,7 +135,7 @@ class PermissionRequests:
                 locations=view.locations or None,
                 raw_input=view.raw_input,
             ),
-            options=_make_options(approval),
+            options=make_options(approval),
         )
         result = await self._client.ask(PERMISSION, request)
         decision = _read_choice(result)
@@ -222,7 +222,7 @@ def _key(asked: OpenQuestion) -> str:
     return f"{asked.run_id}/{asked.question.call_id}"
 
 
-def _make_options(approval: ApprovalView) -> list[PermissionOption]:
+def make_options(approval: ApprovalView) -> list[PermissionOption]:
     options = [PermissionOption(option_id=ONCE, name="Allow once", kind="allow_once")]
     if approval.pattern is not None:
         rule = describe_offer(approval.tool, approval.pattern)
