@@ -59,20 +59,34 @@ async def reply(chat: Chat, text: str) -> None:
     [
         ("approve\n\nSent from my iPhone", "approve", "Sent from my iPhone"),
         ("Deny\nthis is wrong", "deny", "this is wrong"),
-        ("**approve**", "approve", ""),
-        ("_Yes_", "approve", ""),
+        (" Approve! ", "approve", ""),
         ("approve: ok", "approve", "ok"),
-        ("Yes,please", "approve", "please"),
+        ("**Deny**", "deny", ""),
         ("“No”. Too risky", "deny", "Too risky"),
     ],
 )
-def test_a_decision_may_have_markup_and_further_lines(tmp_path: Path, text: str, decision: str, note: str) -> None:
+def test_a_decision_may_have_a_note(tmp_path: Path, text: str, decision: str, note: str) -> None:
     async def scenario() -> None:
         async with open_chat_with_approval(tmp_path) as chat:
             await reply(chat, text)
             await chat.says(ANNA, "done")
             [decided] = await read(chat, ApprovalDecided)
             assert (decided.decision, decided.note) == (decision, note)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("command", ["/approve not yet", "/approve, but later", "/approve no", "/approve me?"])
+def test_a_command_with_a_text_approves_nothing(tmp_path: Path, command: str) -> None:
+    async def scenario() -> None:
+        async with open_chat_with_approval(tmp_path) as chat:
+            await chat.fake.write(ANNA, command)
+            await chat.fake.wait_for(lambda: any("Nothing was decided" in said for said in chat.fake.texts(ANNA)))
+            assert len(await chat.engine.context.service.approvals()) == 1
+            await chat.fake.write(ANNA, "/approve: go on")
+            await chat.says(ANNA, "done")
+            [decided] = await read(chat, ApprovalDecided)
+            assert (decided.decision, decided.note) == ("approve", "go on")
 
     asyncio.run(scenario())
 
@@ -89,7 +103,10 @@ def test_a_command_may_have_more_lines(tmp_path: Path, command: str) -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("text", ["approve?", "Approval is fine", "don't approve", "what does it do?"])
+@pytest.mark.parametrize(
+    "text",
+    ["approve?", "Approval is fine", "don't approve", "what does it do?", "Allow me to check with Bob first"],
+)
 def test_a_reply_that_is_not_a_decision_is_answered(tmp_path: Path, text: str) -> None:
     async def scenario() -> None:
         async with open_chat_with_approval(tmp_path) as chat:

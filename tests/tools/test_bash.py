@@ -91,7 +91,9 @@ def test_rules_see_every_command_of_the_line(commands: ShellCommands) -> None:
 
     assert subjects("git status -s") == (("git status -s",), False, False, "git status *")
     line = "cd x && rm -rf y"
-    assert subjects(line) == (("cd x", "rm -rf y"), False, False, f"exactly: {line}")
+    assert subjects(line) == (("cd x", "rm -rf y"), False, False, None), "a destructive command is approved once"
+    line = "cd x && rm y"
+    assert subjects(line) == (("cd x", "rm y"), False, False, f"exactly: {line}")
     assert subjects("rm -rf /") == (("rm -rf /",), False, True, None)
     assert subjects("curl x | sh") == (("curl x", "sh"), True, True, None)
 

@@ -24,6 +24,8 @@ PLACES = (
     "models/emulated_tools", "models/formats", "ports/tool.py", "skills", "tools",
 )  # fmt: skip
 """Packages and modules of `treadle` that write texts for models. Some of their texts are for people only."""
+_TABLES = frozenset({"program_risks.py", "git_risks.py", "verb_risks.py"})
+"""Modules that list options and verbs of programs. They contain no text for models."""
 _SENTENCE = re.compile(r"[A-Za-z]{2,}\W*\s\W*[A-Za-z]{2,}")
 
 
@@ -50,7 +52,8 @@ def _render_tool(spec: ToolSpec) -> str:
 def _list_files() -> Iterator[Path]:
     for place in PLACES:
         path = ROOT / place
-        yield from [path] if path.is_file() else sorted(path.rglob("*.py"))
+        found = [path] if path.is_file() else sorted(path.rglob("*.py"))
+        yield from (each for each in found if each.name not in _TABLES)
 
 
 def find_texts(source: str) -> Iterator[str]:

@@ -110,7 +110,7 @@ export const texts = {
   },
   approvals: {
     title: "Approvals", about: "Tool calls that wait for a decision. The run continues as soon as you decide.", call: (tool: string) => `Approval of ${tool}`, run: "Run",
-    expires: "Expires", why: "Why:", arguments: (tool: string) => `Arguments of ${tool}`, note: "Note", notePlaceholder: "The agent reads it", approve: "Approve",
+    destructive: (what: string) => `Warning: ${what}. This cannot be undone, and it can be approved only once.`, expires: "Expires", why: "Why:", arguments: (tool: string) => `Arguments of ${tool}`, note: "Note", notePlaceholder: "The agent reads it", approve: "Approve",
     approveEdited: "Approve as edited", edit: "Edit", allowSession: "Allow for the session",
     exactly: (line: string) => `Exactly the command ${line}`, every: (tool: string) => `Every ${tool}`, fitting: (tool: string, pattern: string) => `${tool} with ${pattern}`, deny: "Deny", notObject: "The arguments must be a JSON object.",
     none: "Nothing waits for a decision", noneHint: "Calls that an agent may not make on its own appear here. Its setting approvals says which these are.",

@@ -20,23 +20,30 @@ from treadle.ports.journal import RunFilter, RunRecord
 MAX_CHILDREN = 100
 """Unfinished child runs of one run in which questions are looked for."""
 NO_DECISION = (
-    "This is not a decision, and the approval is still pending. Reply `approve` or `deny`; a note can follow. To "
-    "say something else, write a message that is not a reply."
+    "This is not a decision, and the approval is still pending. Reply with the word `approve` or `deny` and "
+    "nothing else; a note can follow after a colon or on a new line. To say something else, write a message that "
+    "is not a reply."
 )
+_APPROVAL = re.compile(
+    r"\s*(?:approve|approved|yes|allow)(?:[.!]?\s*\Z|:(?P<note>.*)|[.!]?[^\S\n]*\n(?P<lines>.*))",
+    re.ASCII | re.DOTALL | re.IGNORECASE,
+)
+"""Exactly the word, or the word and, after a colon or a new line, a note. Anything else could mean the opposite."""
 _MARKS = r"[\s*_~`\"'()\[\]\u00ab\u00bb\u201c-\u201e]*"
-_DECISION = re.compile(rf"{_MARKS}([A-Za-z]+)(?![^\W_]|['?\u2019]){_MARKS}[.,:;!\u2013\u2014-]*(.*)", re.DOTALL)
-"""A word, with marks and punctuation around it. A question is not a decision."""
+_DENIAL = re.compile(
+    rf"{_MARKS}(?:deny|denied|no|nope|reject|rejected|refuse)(?![^\W_]|['?\u2019])"
+    rf"{_MARKS}[.,:;!\u2013\u2014-]*(?P<note>.*)",
+    re.DOTALL | re.IGNORECASE,
+)
+"""The first word, with marks and punctuation around it. A question is not a decision."""
+_COMMAND = re.compile(r"(?P<verb>/(?:approve|deny))(?P<rest>(?:\W.*)?)", re.ASCII | re.DOTALL | re.IGNORECASE)
+_COMMAND_NOTE = re.compile(r"[.!]?\s*\Z|[.!]?\s*(?::|\n)(?P<note>.*)", re.DOTALL)
+NO_COMMAND = (
+    "Nothing was decided. `/approve` or `/approve ID` approves; a note can follow after a colon or on a new line. "
+    "`/deny` denies."
+)
 _NUMBER = re.compile(r"[*_`#(]*([0-9]{1,4})[*_`.:)]*[ \t]*(?:\n|\Z)")
 _PART = re.compile(rf"{TEXT_SUFFIX}(?:/\d+)?\Z")
-_WORDS = {
-    "approve": APPROVE,
-    "approved": APPROVE,
-    "yes": APPROVE,
-    "allow": APPROVE,
-    "deny": DENY,
-    "denied": DENY,
-    "no": DENY,
-}
 
 
 class Decisions:
@@ -65,7 +72,7 @@ class Decisions:
         text = message.text.strip()
         if prompt.key.startswith("question/"):
             return await self._answer_prompt(prompt, text, person)
-        if (decision := _read_decision(text)) is not None:
+        if (decision := read_decision(text)) is not None:
             return await self._decide_prompt(prompt, *decision, person)
         if text.startswith("/") or not person.may("approve"):
             return None
@@ -74,19 +81,21 @@ class Decisions:
 
     async def apply_command(self, message: Incoming, person: Person, run: RunRecord | None) -> str | None:
         """Apply `/approve` or `/deny`, with the ID of an approval or for the only one that is pending."""
-        head, rest = _split_word(message.text)
-        head = head.lower()
-        if head not in ("/approve", "/deny"):
+        found = _COMMAND.fullmatch(message.text.strip())
+        if found is None:
             return None
+        head, rest = found["verb"].lower(), found["rest"]
         pending = await self._list_pending(run, message.conversation)
-        wanted, note = _split_word(rest)
-        chosen = [each for each in pending if each.approval_id == wanted]
-        if not chosen and len(pending) == 1:
-            chosen, note = pending, rest
-        if not chosen:
+        chosen, note = _choose_approval(pending, rest)
+        if chosen is None:
             ids = ", ".join(each.approval_id for each in pending)
             return f"Which one? `{head} ID` with one of {ids}." if ids else "No approval is pending here."
-        return await self._decide(chosen[0].approval_id, APPROVE if head == "/approve" else DENY, note, person)
+        if head == "/deny":
+            return await self._decide(chosen, DENY, note.strip(": \t\n"), person)
+        said = _COMMAND_NOTE.fullmatch(note)
+        if said is None:
+            return NO_COMMAND
+        return await self._decide(chosen, APPROVE, (said["note"] or "").strip(), person)
 
     async def answer(self, message: Incoming, person: Person, run: RunRecord, user: str) -> str | None:
         """Answer the oldest open question of a run or its child runs, if there is one and the person may answer."""
@@ -186,24 +195,29 @@ def _find_approval(prompt: OutboxItem) -> ApprovalId:
     return ApprovalId(_find_subject(prompt))
 
 
-def _read_decision(text: str) -> tuple[str, str] | None:
-    """Return the decision of a reply and its note, or None. The decision is the first word, whatever marks are
-    around it. What follows, also on other lines, is the note."""
-    found = _DECISION.match(text)
-    value = None if found is None else _WORDS.get(found[1].lower())
-    return None if found is None or value is None else (value, found[2].strip("*_~` \n"))
+def read_decision(text: str) -> tuple[str, str] | None:
+    """Return the decision of a reply and its note, or None. A reply approves only if it says nothing else; a denial
+    is the first word, whatever follows."""
+    if (approval := _APPROVAL.fullmatch(text.strip())) is not None:
+        return APPROVE, (approval["note"] or approval["lines"] or "").strip("*_~` \n")
+    denial = _DENIAL.fullmatch(text)
+    return None if denial is None else (DENY, denial["note"].strip("*_~` \n"))
+
+
+def _choose_approval(pending: Sequence[ApprovalRecord], rest: str) -> tuple[ApprovalId | None, str]:
+    """Return the approval that a command names, or the only one, and what follows its ID."""
+    for each in pending:
+        if rest.strip().startswith(each.approval_id):
+            after = rest.strip().removeprefix(each.approval_id)
+            if not after or not (after[0].isalnum() or after[0] in "_-"):
+                return each.approval_id, after
+    return (pending[0].approval_id, rest) if len(pending) == 1 else (None, rest)
 
 
 def _refuse(person: Person) -> str:
     grants = " ".join(f"--grant {each}" for each in (*person.grants, "approve"))
     command = f"treadle channels approve {shlex.quote(f'{person.channel}:{person.sender}')} {grants}"
     return f"You may not decide approvals here. The operator can allow it: `{command}`"
-
-
-def _split_word(text: str) -> tuple[str, str]:
-    """Return the first word of a text, and the rest."""
-    head, *rest = [*text.split(maxsplit=1), ""][:2]
-    return head, rest[0].strip() if rest else ""
 
 
 def _choose(options: Sequence[str], text: str) -> str:

@@ -144,7 +144,7 @@ class Inbox:
             return message.problem
         if not text and not message.attachments:
             return EMPTY
-        head = text.split(maxsplit=1)[0].lower() if text else ""
+        head = text.split(maxsplit=1)[0].lower().rstrip(":.!,;?") if text else ""
         if head in ("/start", "/help"):
             return HELP
         conversation = await self._find_conversation(message, person)

@@ -4,7 +4,7 @@ import re
 
 from treadle.domain.events import ApprovalRequested, ClarifyRequested, RunEnd, RunWaiting
 from treadle.domain.ids import RunId
-from treadle.domain.permissions import is_exact_pattern
+from treadle.domain.permissions import describe_destruction, is_exact_pattern
 from treadle.ports.channel import Button, Outgoing
 
 MAX_SHOWN_ARGUMENTS, MAX_REASON = 1500, 500
@@ -40,7 +40,10 @@ def make_approval_prompt(asked: ApprovalRequested, conversation: str, has_button
     longest = max(map(len, re.findall("`+", arguments)), default=0)
     fence = "`" * max(3, longest + 1)  # the arguments cannot end the block
     reason = _cut(asked.reason, MAX_REASON)
-    text = f"**Approval needed** for `{asked.name}`: {reason}\n\n{fence}\n{arguments}\n{fence}{cut}"
+    warning = (
+        "" if asked.destructive is None else f"**{_cut(describe_destruction(asked.destructive), MAX_REASON)}**\n\n"
+    )
+    text = f"{warning}**Approval needed** for `{asked.name}`: {reason}\n\n{fence}\n{arguments}\n{fence}{cut}"
     if not has_buttons:
         text += "\n\nReply `approve` or `deny`."
     elif asked.pattern:

@@ -190,7 +190,13 @@ class _FollowedRun:
         for record in await service.approvals(run_id):
             prompts.append(f"approval/{record.approval_id}")
             asked = ApprovalRequested(
-                record.approval_id, record.call_id, record.tool, record.arguments, record.reason, record.pattern
+                approval_id=record.approval_id,
+                call_id=record.call_id,
+                name=record.tool,
+                arguments=record.arguments,
+                reason=record.reason,
+                pattern=record.pattern,
+                destructive=await service.approval_service.find_destruction(record),
             )
             await self._ask(make_approval_prompt(asked, self._conversation, self._has_buttons))
         for question in await service.questions(run_id):

@@ -54,9 +54,26 @@ class ApprovalRule(Struct, frozen=True, omit_defaults=True):
     match: str | None = None
     """A glob. For `bash` it is compared with each command of the parsed line, for file tools with the path, for
     other tools with their text arguments. `exactly: LINE` matches one command line as a whole, and is not a glob.
-    Null: every call."""
+    With `auto`, `*` stays inside a word of a command, and a final ` *` covers further words except options and
+    operands that execute, write, delete, send, or read another file or address. Null: every call."""
+    options: Literal["any"] | None = None
+    """`any`: with `auto`, a final ` *` covers all further words of a command, whatever they do."""
     examples: Examples = Examples()
     """Examples that are checked when the rule is read."""
+
+    def __post_init__(self) -> None:
+        if self.options is None:
+            return
+        if self.do != "auto":
+            raise ValueError(
+                f"`options: any` widens a rule that allows commands, but this rule says `{self.do}`, which matches "
+                "every option already. Leave `options` out"
+            )
+        if self.match is None or is_exact_pattern(self.match):
+            raise ValueError(
+                "`options: any` needs a `match` that ends with ` *`, such as `find *`. Leave `options` out: a rule "
+                "without a glob has nothing to widen"
+            )
 
 
 class ApprovalRules(Struct, frozen=True, omit_defaults=True):
@@ -96,6 +113,11 @@ def read_exact_pattern(pattern: str) -> str | None:
 def is_exact_pattern(pattern: str | None) -> bool:
     """Return whether a pattern matches one command line and no other."""
     return pattern is not None and read_exact_pattern(pattern) is not None
+
+
+def describe_destruction(destructive: str) -> str:
+    """Return the warning that every surface shows before a destructive call is decided."""
+    return f"Warning: {destructive}. This cannot be undone, and it can be approved only once."
 
 
 def make_sandbox_policy(given: SandboxMode | SandboxPolicy) -> SandboxPolicy:

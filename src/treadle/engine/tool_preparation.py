@@ -28,6 +28,7 @@ from treadle.domain.events import (
 from treadle.domain.excerpts import Excerpt, place_excerpt
 from treadle.domain.ids import ApprovalId, Instant
 from treadle.domain.secret_refs import make_secret_ref
+from treadle.domain.tools import ToolSpec
 from treadle.engine.deps import EngineDeps
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.tool_hooks import BlockedByHook, run_before_hooks, select_hooks
@@ -42,6 +43,10 @@ NO_RAW_SECRETS = (
     "Its arguments hold the value of the secret {names}, which was taken out. "
     "Use the handle instead, which is replaced when the tool runs: {handles}"
 )
+
+
+READING_TOOL = "read_file"
+"""The rules for this tool decide whether the agent may know what a file contains."""
 
 
 class ReadyCall(Struct, frozen=True):
@@ -303,6 +308,7 @@ async def _check_permission(
         case "ask":
             if not has_reviewer(run.state):
                 raise CallRefused(_deny_unreviewed(call, ruling.reason, subjects.concern))
+            await _check_fault(call, tool, subjects, text, run, deps)
             approval_id, expires_at = ApprovalId(deps.ids("apr")), _compute_expiry(run, deps)
             raise CallRefused(
                 ApprovalRequested(
@@ -315,8 +321,42 @@ async def _check_permission(
                     expires_at,
                     None if subjects.concern is None else subjects.concern.kind,
                     () if subjects.concern is None else subjects.concern.places,
+                    subjects.destructive,
                 )
             )
+
+
+async def _check_fault(
+    call: Call, tool: Tool, subjects: Subjects, text: str, run: OwnedRun, deps: EngineDeps
+) -> None:
+    """Raise CallRefused if the call could not succeed, so that no reviewer is asked. A private place is not
+    examined before it is approved."""
+    find_fault = getattr(tool, "find_fault", None)
+    if find_fault is None or (subjects.concern is not None and subjects.concern.kind == "private"):
+        return
+    agent = run.state.agent
+    try:
+        workspace = deps.workspace(agent)
+    except UsageError:  # reported when the call runs
+        return
+    may_read = rule_on_call(run.state, ToolSpec(READING_TOOL, "", {}), subjects).verdict == "auto"
+    scene = CallEnvironment(call.call_id, workspace, agent.confinement, deps.hidden, deps.places, may_read=may_read)
+    try:
+        fault = await find_fault(_parse(call, tool, text), scene)
+    except Exception as raised:  # tools may be third-party code
+        raise _make_failure(call, raised) from raised
+    if fault is not None:
+        before = f"`{call.name}` was not run: "
+        raise CallRefused(
+            ToolCallError(
+                call.call_id,
+                call.name,
+                "failed",
+                before + fault,
+                excerpt=place_excerpt(before, fault),
+                cause="fault",
+            )
+        )
 
 
 def _explain_approval(ruling: Ruling, concern: Concern | None) -> str:

@@ -68,6 +68,8 @@ class ApprovalService:
             raise InvalidState(_describe_decision(record))
         if answer.arguments is not None and answer.decision == "deny":
             raise UsageError("A denied call does not run: pass edited arguments only with an approval.")
+        if answer.decision == "approve" and answer.remember == "session":
+            await self._check_remembered(record)
         if answer.arguments is not None and answer.remember == "session" and is_exact_pattern(record.pattern):
             raise UsageError(
                 "Edited arguments cannot be remembered: the rule is for exactly the command as it was requested. "
@@ -120,6 +122,8 @@ class ApprovalService:
         record = await self._approvals.find(approval_id)
         [queued] = [event.data for event in await self._journal.read(record.origin.run_id, 0, 1)]
         assert isinstance(queued, RunQueued), f"{record.origin.run_id} begins with another event"
+        if (destructive := await self.find_destruction(record)) is not None:
+            return f"{destructive}, and no rule that a reviewer adds allows that"
         tool = self._tools.find(record.tool, queued.agent)
         spec, subjects = ToolSpec(record.tool, "", {}), Subjects(())
         if tool is not None:
@@ -132,13 +136,45 @@ class ApprovalService:
         ruling = apply_all_rules(rules, spec, subjects)
         return None if ruling.verdict == "auto" else ruling.reason
 
+    async def find_destruction(self, record: ApprovalRecord) -> str | None:
+        """Return what the call of an approval would destroy, or None: as it was requested, or, for a request of an
+        earlier version, as its tool finds now."""
+        request = await self._find_request(record)
+        if request is not None and request.destructive is not None:
+            return request.destructive
+        tool = self._tools.find(record.tool)
+        if tool is None:
+            return None
+        try:
+            return tool.subjects(tool.parse(record.arguments)).destructive
+        except Exception:  # tools may be third-party code, and their arguments may have changed
+            return None
+
+    async def _check_remembered(self, record: ApprovalRecord) -> None:
+        """Raise UsageError if a call can be approved only once."""
+        destructive = await self.find_destruction(record)
+        if destructive is not None:
+            raise UsageError(
+                f"{record.approval_id} can be approved only once, because {destructive}. Approve it without "
+                "remembering it."
+            )
+        if record.pattern is None:
+            raise UsageError(
+                f"{record.approval_id} can be approved only once: no rule matches such calls of `{record.tool}` "
+                "and no others. Approve it without remembering it."
+            )
+
     async def find_concern(self, approval_id: ApprovalId) -> ConcernKind | None:
         """Return what the tool found on this machine that needs a reviewer, or None."""
-        record = await self._approvals.find(approval_id)
+        request = await self._find_request(await self._approvals.find(approval_id))
+        return None if request is None else request.concern
+
+    async def _find_request(self, record: ApprovalRecord) -> ApprovalRequested | None:
+        """Return the request of a pending approval. It belongs to the latest step of its run."""
         run = await self._runs.record(record.origin.run_id)
         for event in await read_latest_step(self._journal, record.origin.run_id, run.sequence):
-            if isinstance(event.data, ApprovalRequested) and event.data.approval_id == approval_id:
-                return event.data.concern
+            if isinstance(event.data, ApprovalRequested) and event.data.approval_id == record.approval_id:
+                return event.data
         return None
 
     async def questions(self, run_id: RunId) -> Sequence[ClarifyRequested]:

@@ -38,6 +38,8 @@ class ApprovalView(Struct, frozen=True):
     decision: Literal["approve", "deny", "expired"] | None
     owner: UserId = LOCAL_USER
     """The user that its run is for."""
+    destructive: str | None = None
+    """What the call would destroy. It can be approved only once."""
 
 
 class ListApprovals(Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,13 +97,13 @@ async def list_approvals(context: Context, request: ListApprovals) -> Page[Appro
     The oldest first."""
     of_run = None if request.run_id is None else (await context.visible_run(request.run_id)).origin.run_id
     found = await context.service.approvals(of_run)
-    return Page(tuple([approval_view(record) for record in found if context.sees(record)]))
+    return Page(tuple([await _make_view(context, record) for record in found if context.sees(record)]))
 
 
 @SHOW.handler
 async def show_approval(context: Context, request: ShowApproval) -> ApprovalView:
     """Get an approval."""
-    return approval_view(await context.visible_approval(request.approval_id))
+    return await _make_view(context, await context.visible_approval(request.approval_id))
 
 
 @DECIDE.handler
@@ -125,8 +127,9 @@ def decision_of(approval_id: ApprovalId, answer: "Answer") -> DecideApproval:
     return DecideApproval(approval_id, answer.decision, arguments, answer.note, answer.remember, answer.by)
 
 
-def approval_view(record: ApprovalRecord) -> ApprovalView:
+async def _make_view(context: Context, record: ApprovalRecord) -> ApprovalView:
     origin = record.origin
+    find_destruction = context.service.approval_service.find_destruction
     return ApprovalView(
         record.approval_id,
         origin.run_id,
@@ -142,4 +145,5 @@ def approval_view(record: ApprovalRecord) -> ApprovalView:
         maybe(record.expires_at),
         record.decision,
         record.owner,
+        await find_destruction(record) if record.decision is None else None,
     )

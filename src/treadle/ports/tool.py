@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from treadle.domain.agents import AgentSpec
+from treadle.domain.command_patterns import CommandWords
 from treadle.domain.events import EventData
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.memories import MemoryId
@@ -54,6 +55,13 @@ class Subjects(Struct, frozen=True):
     """What the tool found on this machine that needs a reviewer."""
     whole: str | None = None
     """The whole command line. A pattern that names exactly this line allows all of it, also if it is opaque."""
+    commands: tuple[CommandWords, ...] = ()
+    """For a tool that runs commands, the words of each text. Rules that allow are compared with these."""
+    only_by_options: bool = False
+    """Only options of its commands make the call opaque. A rule with `options: any` allows such a command."""
+    destructive: str | None = None
+    """What the call would destroy. A reviewer is warned, and can approve no more than this call; no grant allows
+    it."""
 
 
 PRIVATE_PREFIX, EXECUTED_PREFIX, UNCONFINED_PREFIX = "private place: ", "executed later: ", "no sandbox: "
@@ -68,6 +76,8 @@ class CallEnvironment(Struct, frozen=True):
     sandbox: SandboxPolicy = SandboxPolicy()
     hidden: tuple[Path, ...] = ()
     engine: EnginePlaces = EnginePlaces()
+    may_read: bool = False
+    """The rules let the agent read what the call names without an approval."""
 
 
 class Concern(Struct, frozen=True):
@@ -93,6 +103,15 @@ class Assessed(Protocol):
     """A tool that inspects the machine before a call is allowed. Optional: most tools do not need it."""
 
     async def assess(self, arguments: Any, scene: CallEnvironment) -> Concern | None: ...
+
+
+class Checked(Protocol):
+    """A tool that can tell before an approval that a call could not succeed. Optional."""
+
+    async def find_fault(self, arguments: Any, scene: CallEnvironment) -> str | None:
+        """Return the error for the model, or None. Must change nothing, and reveal nothing that needs an
+        approval."""
+        ...
 
 
 async def _no_stored_result(call_id: str) -> str | None:

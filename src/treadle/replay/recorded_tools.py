@@ -152,6 +152,13 @@ class RecordedTool:
                 return _find_concern(data)
         return None
 
+    async def find_fault(self, arguments: Any, scene: CallEnvironment) -> str | None:
+        """Return the fault that was found in the recorded call."""
+        for data in self._script.list_decisions():
+            if isinstance(data, e.ToolCallError) and data.call_id == scene.call_id and data.cause == "fault":
+                return take_excerpt(data.content, data.excerpt)
+        return None
+
     async def run(self, arguments: Any, context: ToolContext) -> Observation:
         call = ReplayedCall(context, self._script)
         self._box.in_progress[call.call_id] = call

@@ -98,6 +98,13 @@ class Bash:
             return None
         return Concern("unconfined", f"{UNCONFINED_PREFIX}{confinement.reason}{_describe_exposed_code(scene)}")
 
+    async def find_fault(self, arguments: BashArguments, scene: CallEnvironment) -> str | None:
+        """Return why no command can run on this machine, if the agent requires a sandbox."""
+        if scene.sandbox.mode != "required":
+            return None
+        confinement = await self._commands.confinement()
+        return None if confinement.sandbox else _explain_unconfined(confinement.reason)
+
     async def run(self, arguments: BashArguments, context: ToolContext) -> Observation:
         output = _ProgressOutput(context.progress)
         command = Command(
@@ -112,10 +119,7 @@ class Bash:
             finished = await self._commands.run(command, output.add)
         except SandboxMissing as missing:
             context.report(SandboxDenied(context.call_id, str(missing)))
-            raise ToolError(
-                f"The command was not run: this agent's commands must be confined, and this machine cannot do that "
-                f"({missing}). Go on without commands, and tell the user."
-            ) from None
+            raise ToolError(f"The command was not run: {_explain_unconfined(str(missing))}") from None
         except CommandError as error:
             raise ToolError(str(error)) from None
         output.flush()
@@ -141,15 +145,26 @@ def make_command_spec() -> ToolSpec:
 
 def find_command_subjects(command: str) -> Subjects:
     """Return the parts of a command line that approval rules match."""
-    from treadle.tools.shell.destructive import find_caution
+    from treadle.tools.shell.destructive import find_caution, find_destruction
     from treadle.tools.shell.glob_suggestion import suggest_line, suggest_pattern
     from treadle.tools.shell.parser import parse_commands
 
     parsed = parse_commands(command)
     caution = find_caution(command, parsed)
+    destructive = find_destruction(command, parsed)
     line = strip_line(command)
-    pattern = None if caution is not None else suggest_pattern(parsed) or suggest_line(line)
-    return Subjects(parsed.commands, parsed.opaque, caution, pattern, parsed.only_by_path, whole=line)
+    pattern = None if destructive is not None else suggest_pattern(parsed) or suggest_line(line)
+    return Subjects(
+        texts=parsed.commands,
+        opaque=parsed.opaque,
+        caution=caution,
+        pattern=pattern,
+        only_by_path=parsed.only_by_path,
+        whole=line,
+        commands=tuple(call.marked_words for call in parsed.calls),
+        only_by_options=parsed.only_by_options,
+        destructive=destructive,
+    )
 
 
 def _describe_exposed_code(scene: CallEnvironment) -> str:
@@ -162,6 +177,13 @@ def _arguments_schema() -> dict[str, Any]:
     (_,), components = msgspec.json.schema_components([BashArguments])
     schema = components["BashArguments"]
     return {key: value for key, value in schema.items() if key not in ("title", "additionalProperties")}
+
+
+def _explain_unconfined(reason: str) -> str:
+    return (
+        f"this agent's commands must be confined, and this machine cannot do that ({reason}). Go on without "
+        "commands, and tell the user."
+    )
 
 
 def _find_terminal_advice(line: str) -> str | None:

@@ -11,9 +11,16 @@ from treadle.tools.delegation import agent_send, agent_spawn, invoke_agent
 from treadle.tools.files import make_file_tools
 from treadle.tools.hidden_tools import CallTool, find_tools
 from treadle.tools.load_skill import load_skill
-from treadle.tools.memory import journal_write, memory_save, memory_search
+from treadle.tools.memory import (
+    check_fact,
+    check_note,
+    check_query,
+    journal_write,
+    memory_save,
+    memory_search,
+)
 from treadle.tools.recall import recall
-from treadle.tools.toolset import Toolset
+from treadle.tools.toolset import CheckedTool, Toolset
 from treadle.tools.update_plan import update_plan
 from treadle.tools.vault_get import make_vault_get
 from treadle.tools.web import make_web_fetch
@@ -33,9 +40,9 @@ def builtin_tools(commands: Commands, vault: Vault) -> Iterator[Toolset | Tool]:
     yield Toolset("small", [tool for tool in (*file_tools, bash) if tool.spec.name in SMALL_SET])
     yield make_web_fetch()
     yield recall
-    yield memory_search
-    yield memory_save
-    yield journal_write
+    yield CheckedTool(memory_search, lambda arguments: check_query(arguments.query))
+    yield CheckedTool(memory_save, lambda arguments: check_fact(arguments.text))
+    yield CheckedTool(journal_write, lambda arguments: check_note(arguments.text))
     yield load_skill
     yield clarify
     yield update_plan

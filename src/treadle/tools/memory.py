@@ -31,14 +31,7 @@ async def memory_search(
         query: What you want to know.
         limit: Maximum number of results.
     """
-    text = query.strip()
-    if not text:
-        raise ToolError("the query is empty. Say in a few words what you want to know.")
-    if len(text) > MAX_QUERY_CHARACTERS:
-        raise ToolError(
-            f"the query has {len(text)} characters, and at most {MAX_QUERY_CHARACTERS} are looked for. Ask for "
-            "one thing."
-        )
+    text = check_query(query)
     recall = await context.search_memory(text, limit)
     lines = [f"- {_format_memory(item.memory)} (score {item.score:.2f})" for item in recall.found]
     if not lines:
@@ -58,7 +51,7 @@ async def memory_save(text: str, context: ToolContext, pinned: bool = False) -> 
         text: One fact, in one sentence.
         pinned: Pin it: it stays easy to find.
     """
-    fact = _check_text(text, MAX_FACT_CHARACTERS, "Save the gist; one fact at a time.")
+    fact = check_fact(text)
     known = await context.search_memory(fact, COMPARED_MEMORIES)
     same = next((hit.memory for hit in known.found if _repeats(fact, hit.memory, context.user)), None)
     memory_id = context.new_memory_id()
@@ -75,9 +68,32 @@ async def journal_write(text: str, context: ToolContext) -> str:
     Args:
         text: The note.
     """
-    note = _check_text(text, MAX_NOTE_CHARACTERS, "Shorten it to what you must know next time.")
+    note = check_note(text)
     context.report(JournalWritten(context.new_memory_id(), note))
     return "Noted."
+
+
+def check_query(query: str) -> str:
+    """Return the query without the blanks around it. Raise ToolError if it cannot be searched for."""
+    text = query.strip()
+    if not text:
+        raise ToolError("the query is empty. Say in a few words what you want to know.")
+    if len(text) > MAX_QUERY_CHARACTERS:
+        raise ToolError(
+            f"the query has {len(text)} characters, and at most {MAX_QUERY_CHARACTERS} are looked for. Ask for "
+            "one thing."
+        )
+    return text
+
+
+def check_fact(text: str) -> str:
+    """Return the fact without the blanks around it. Raise ToolError if it cannot be saved."""
+    return _check_text(text, MAX_FACT_CHARACTERS, "Save the gist; one fact at a time.")
+
+
+def check_note(text: str) -> str:
+    """Return the note without the blanks around it. Raise ToolError if it cannot be written."""
+    return _check_text(text, MAX_NOTE_CHARACTERS, "Shorten it to what you must know next time.")
 
 
 def _check_text(text: str, limit: int, advice: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import msgspec
 
 from treadle.domain.tools import ToolSpec
-from treadle.ports.tool import CallEnvironment, Concern, Observation, Subjects, Tool, ToolContext
+from treadle.ports.tool import CallEnvironment, Concern, Observation, Subjects, Tool, ToolContext, ToolError
 
 Proceed = Callable[[Any], Awaitable[str | Observation]]
 """Runs the wrapped tool with these arguments."""
@@ -89,8 +89,27 @@ class ToolDecorator:
         assess = getattr(self._tool, "assess", None)
         return None if assess is None else await assess(arguments, scene)
 
+    async def find_fault(self, arguments: Any, scene: CallEnvironment) -> str | None:
+        find_fault = getattr(self._tool, "find_fault", None)
+        return None if find_fault is None else await find_fault(arguments, scene)
+
     async def run(self, arguments: Any, context: ToolContext) -> str | Observation:
         return await self._tool.run(arguments, context)
+
+
+class CheckedTool(ToolDecorator):
+    """A tool with a check of its arguments, which raises ToolError before an approval would be requested."""
+
+    def __init__(self, tool: Tool, check: Callable[[Any], object]) -> None:
+        super().__init__(tool)
+        self._check = check
+
+    async def find_fault(self, arguments: Any, scene: CallEnvironment) -> str | None:
+        try:
+            self._check(arguments)
+        except ToolError as error:
+            return str(error)
+        return await super().find_fault(arguments, scene)
 
 
 class _RenamedTool(ToolDecorator):

@@ -35,6 +35,8 @@ ALLOWED = ApprovalRules(
     default="ask",
     rules=(
         ApprovalRule("bash", do="auto", match="git *"),
+        ApprovalRule("bash", do="auto", match="git push"),
+        ApprovalRule("bash", do="auto", match="git config user.name *"),
         ApprovalRule("bash", do="auto", match="cd *"),
         ApprovalRule("bash", do="auto", match="env *"),
         ApprovalRule("bash", do="auto", match="sudo *"),

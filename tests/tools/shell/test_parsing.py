@@ -238,7 +238,7 @@ def test_deep_nesting_is_opaque() -> None:
         ("git status -s", "git status *"),
         ("ls", "ls"),
         ("ls -l x", "ls *"),
-        ("npm run test -- -u", "npm run test *"),
+        ("npm run test -- -u", "npm run test -- -u"),
         ("gh pr list --json x", "gh pr list *"),
         ("git -C x status", None),
         ("a; b", None),

@@ -2,7 +2,8 @@
 
 import pytest
 
-from treadle.tools.shell.destructive import CAUTION_RULES, find_caution
+from treadle.tools.shell.destructive import ALWAYS_ASKED_RULES, find_caution, find_destruction
+from treadle.tools.shell.destructive_rules import DESTRUCTIVE_RULES
 from treadle.tools.shell.parser import parse_commands
 from treadle.tools.shell.rules import CommandRule, RuleTable
 from treadle.tools.shell.terminal import TERMINAL_RULES, find_terminal_advice
@@ -12,8 +13,9 @@ each = pytest.mark.parametrize
 
 def test_every_rule_matches_its_examples() -> None:
     RuleTable(TERMINAL_RULES)
-    RuleTable(CAUTION_RULES)
-    assert all(rule.match and rule.no_match for rule in (*TERMINAL_RULES, *CAUTION_RULES))
+    RuleTable(ALWAYS_ASKED_RULES)
+    RuleTable(DESTRUCTIVE_RULES)
+    assert all(rule.match and rule.no_match for rule in (*TERMINAL_RULES, *ALWAYS_ASKED_RULES, *DESTRUCTIVE_RULES))
 
 
 @each(
@@ -39,11 +41,36 @@ def test_other_commands_get_no_terminal_advice(line: str) -> None:
     assert find_terminal_advice(parse_commands(line)) is None
 
 
-@each("line", [line for rule in CAUTION_RULES for line in rule.match] + [":(){ :|:& };:", "f() { f | f & }; f"])
+@each(
+    "line", [line for rule in ALWAYS_ASKED_RULES for line in rule.match] + [":(){ :|:& };:", "f() { f | f & }; f"]
+)
 def test_dangerous_commands_need_approval(line: str) -> None:
     assert find_caution(line, parse_commands(line)) is not None
 
 
-@each("line", [line for rule in CAUTION_RULES for line in rule.no_match] + ["f() { ls | wc & }; f"])
+@each("line", [line for rule in ALWAYS_ASKED_RULES for line in rule.no_match] + ["f() { ls | wc & }; f"])
 def test_ordinary_commands_need_no_approval(line: str) -> None:
     assert find_caution(line, parse_commands(line)) is None
+
+
+@each(
+    "line",
+    [line for rule in (*ALWAYS_ASKED_RULES, *DESTRUCTIVE_RULES) for line in rule.match]
+    + [
+        "echo x > /dev/sda",
+        "cat x >| /dev/nvme0n1",
+        "env A=1 git reset --hard",
+        "sudo -n git clean -fdx",
+        "ls; rm -rf src",
+    ],
+)
+def test_destructive_commands_are_known(line: str) -> None:
+    assert find_destruction(line, parse_commands(line)) is not None
+
+
+@each(
+    "line",
+    ["echo x > /dev/null", "ls 2>/dev/null", "git status", "rm x", "make clean", "npm run build", "cat x > y"],
+)
+def test_ordinary_commands_destroy_nothing(line: str) -> None:
+    assert find_destruction(line, parse_commands(line)) is None

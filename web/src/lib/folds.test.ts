@@ -44,10 +44,10 @@ describe("transcript", () => {
 
   it("follows a call through approval, progress and result", () => {
     const made = new Transcript();
-    made.apply(event(1, "approval_requested", { call_id: "c", name: "bash", approval_id: "apr_1", arguments: "{}", reason: "why", pattern: "ls *" }));
+    made.apply(event(1, "approval_requested", { call_id: "c", name: "bash", approval_id: "apr_1", arguments: "{}", reason: "why", pattern: "ls *", destructive: "it removes x" }));
     made.apply(event(1.5, "run_waiting", { reason: "approval", detail: "apr_1: bash (why)" }));
     const tool = made.items[0] as ToolItem;
-    expect([made.items.length, tool.state, tool.approvalId, tool.pattern]).toEqual([1, "waiting", "apr_1", "ls *"]);
+    expect([made.items.length, tool.state, tool.approvalId, tool.pattern, tool.destructive]).toEqual([1, "waiting", "apr_1", "ls *", "it removes x"]);
     made.apply(event(2, "approval_decided", { approval_id: "apr_1", decision: "approve" }));
     made.apply(event(3, "tool_call_start", { call_id: "c", name: "bash", arguments: "{}" }));
     made.apply(event(3, "tool_call_progress", { call_id: "c", offset: 0, text: "half" }));

@@ -15,6 +15,8 @@ export interface ToolItem {
   approvalId: string | null;
   /** The rule that would allow such calls for the session, if one can be offered. */
   pattern: string | null;
+  /** What the call would destroy, if it is known to be destructive. */
+  destructive: string | null;
   question: string;
   options: string[];
   progress: string;
@@ -133,7 +135,7 @@ export class Transcript {
       case "hook_blocked":
         return this.#change(data, { state: "blocked", result: text(data.content), problem: text(data.guard) || text(data.hook) });
       case "approval_requested":
-        return this.#change(data, { state: "waiting", approvalId: text(data.approval_id), arguments: text(data.arguments), problem: text(data.reason), pattern: text(data.pattern) || null });
+        return this.#change(data, { state: "waiting", approvalId: text(data.approval_id), arguments: text(data.arguments), problem: text(data.reason), pattern: text(data.pattern) || null, destructive: text(data.destructive) || null });
       case "approval_decided": {
         const tool = [...this.#tools.values()].find((each) => each.approvalId === text(data.approval_id));
         if (tool) Object.assign(tool, { state: "asked", approvalId: null, problem: "" });
@@ -198,7 +200,7 @@ export class Transcript {
     if (known) return known;
     const tool: ToolItem = {
       kind: "tool", key, callId, name, arguments: "", state: "asked", result: "", problem: "", durationMs: null,
-      approvalId: null, pattern: null, question: "", options: [], progress: "", childRun: null, step,
+      approvalId: null, pattern: null, destructive: null, question: "", options: [], progress: "", childRun: null, step,
     };
     this.items.push(tool);
     this.#tools.set(callId, tool);

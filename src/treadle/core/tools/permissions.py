@@ -7,6 +7,13 @@ import msgspec
 from msgspec import Struct
 
 from treadle.core.state import RunState
+from treadle.domain.command_patterns import (
+    RISK_PHRASES,
+    CommandWords,
+    covers,
+    covers_any_options,
+    find_uncovered,
+)
 from treadle.domain.events import RunQueued
 from treadle.domain.permissions import ApprovalRule, ApprovalRules, Verdict, read_exact_pattern
 from treadle.domain.tools import ToolSpec
@@ -75,24 +82,40 @@ def apply_rules(
     A rule or grant for exactly its line permits it."""
     rules = [rule for rule in approvals.rules if any(fnmatchcase(name, rule.tool) for name in spec.names)]
     concern = subjects.concern
+    grants = () if subjects.destructive is not None else grants
     rulings = (
         [Ruling("ask", concern.reason, is_by_concern=True)]
         if concern is not None and concern.overrides_rules
         else []
     )
     fallback = _make_default_ruling(approvals, spec.name, concern)
-    rulings += [
-        _rule_on_text(fallback, rules, spec, text, subjects.whole, grants) for text in subjects.texts or ("",)
-    ]
+    rulings += [_rule_on_part(fallback, rules, spec, part, grants) for part in _list_parts(subjects)]
     if subjects.caution is not None:
         rulings.append(Ruling("ask", subjects.caution))
-    patterns = _list_allowed(rules, spec, grants)
-    if subjects.opaque is not None and not (_allows_line(patterns, subjects) or _allows_paths(patterns, subjects)):
+    if subjects.opaque is not None and not _allows_opaque(rules, spec, subjects, grants):
         allows_all = any(rule.do == "auto" and rule.match is None for rule in rules)
         asks = fallback.verdict != "auto" and not (approvals.default == "auto" and allows_all)
         might_refuse = asks or any(rule.do != "auto" for rule in rules)
         rulings.append(Ruling("ask", subjects.opaque) if might_refuse else PERMITTED)
     return max(rulings, key=lambda ruling: _STRICTNESS[ruling.verdict])
+
+
+def _allows_opaque(
+    rules: Sequence[ApprovalRule], spec: ToolSpec, subjects: Subjects, grants: Sequence[Grant]
+) -> bool:
+    """Return whether a rule or grant allows a call that cannot be analysed."""
+    patterns = _list_allowed(rules, spec, grants)
+    if _allows_line(patterns, subjects) or _allows_paths(patterns, subjects):
+        return True
+    return subjects.only_by_options and all(
+        any(_allows_any_options(rule, command) for rule in rules)
+        for command in subjects.commands
+        if command.escapes
+    )
+
+
+def _allows_any_options(rule: ApprovalRule, command: CommandWords) -> bool:
+    return rule.options == "any" and rule.match is not None and covers_any_options(rule.match, command)
 
 
 def _list_allowed(rules: Sequence[ApprovalRule], spec: ToolSpec, grants: Sequence[Grant]) -> list[str]:
@@ -112,23 +135,72 @@ def _allows_paths(patterns: Sequence[str], subjects: Subjects) -> bool:
     return bool(subjects.only_by_path) and named.issuperset(subjects.only_by_path)
 
 
-def matches(pattern: str | None, text: str, whole: str | None) -> bool:
-    """Return whether a pattern matches a part of a call: by a glob for the part, or as exactly the whole line. A
+class _Part(Struct, frozen=True):
+    """A part of a call that rules are compared with."""
+
+    text: str
+    whole: str | None
+    """The whole command line of the call, if it has one."""
+    command: CommandWords | None
+    """The words of the part, if it is a command."""
+
+
+def _list_parts(subjects: Subjects) -> list[_Part]:
+    commands: Sequence[CommandWords | None] = subjects.commands or (None,) * len(subjects.texts)
+    parts = [_Part(text, subjects.whole, command) for text, command in zip(subjects.texts, commands, strict=True)]
+    return parts or [_Part("", subjects.whole, None)]
+
+
+def _matches(pattern: str | None, part: _Part) -> bool:
+    """Return whether a pattern matches a part of a call: by a glob for its text, or as exactly the whole line. A
     tool without command lines is compared by the part."""
     if pattern is None:
         return True
     line = read_exact_pattern(pattern)
-    return fnmatchcase(text, pattern) if line is None else line == (text if whole is None else whole)
+    if line is not None:
+        return line == (part.text if part.whole is None else part.whole)
+    return fnmatchcase(part.text, pattern)
+
+
+def _allows(pattern: str | None, part: _Part) -> bool:
+    """Return whether a pattern that allows calls covers a part: a command word by word, others by their text."""
+    if pattern is None or part.command is None or read_exact_pattern(pattern) is not None:
+        return _matches(pattern, part)
+    return covers(pattern, part.command)
+
+
+def _applies(rule: ApprovalRule, part: _Part) -> bool:
+    if rule.do != "auto":
+        return _matches(rule.match, part)
+    if rule.options == "any" and part.command is not None:
+        return _allows_any_options(rule, part.command)
+    return _allows(rule.match, part)
 
 
 def check_examples(rule: ApprovalRule, get_subjects: Callable[[str], Subjects]) -> None:
     """Raise ValueError if a rule does not match its examples. `get_subjects` returns what a rule looks at."""
     for expected, examples in ((True, rule.examples.match), (False, rule.examples.no_match)):
         for example in examples:
-            seen = get_subjects(example)
-            if any(matches(rule.match, text, seen.whole) for text in seen.texts or ("",)) is not expected:
+            parts = _list_parts(get_subjects(example))
+            if any(_applies(rule, part) for part in parts) is not expected:
                 verb = "does not match" if expected else "matches"
-                raise ValueError(f"the rule `{rule.match or '*'}` for `{rule.tool}` {verb} its example `{example}`")
+                why = _explain_uncovered([rule], parts) if expected else ""
+                raise ValueError(
+                    f"the rule `{rule.match or '*'}` for `{rule.tool}` {verb} its example `{example}`{why}"
+                )
+
+
+def _explain_uncovered(rules: Sequence[ApprovalRule], parts: Sequence[_Part]) -> str:
+    """Return which word of a command keeps a rule from allowing it, as the end of a sentence."""
+    for part in parts:
+        for rule in rules:
+            if rule.do != "auto" or rule.match is None or part.command is None:
+                continue
+            found = find_uncovered(rule.match, part.command)
+            if found is not None:
+                does = RISK_PHRASES[found.risk]
+                return f"; the rule for `{rule.match}` does not cover `{found.word}`, which {does}"
+    return ""
 
 
 def _make_default_ruling(approvals: ApprovalRules, tool: str, concern: Concern | None) -> Ruling:
@@ -138,19 +210,18 @@ def _make_default_ruling(approvals: ApprovalRules, tool: str, concern: Concern |
     return Ruling(approvals.default, f"`{tool}` is on {approvals.default} by default")
 
 
-def _rule_on_text(
-    fallback: Ruling,
-    rules: Sequence[ApprovalRule],
-    spec: ToolSpec,
-    text: str,
-    whole: str | None,
-    grants: Sequence[Grant],
+def _rule_on_part(
+    fallback: Ruling, rules: Sequence[ApprovalRule], spec: ToolSpec, part: _Part, grants: Sequence[Grant]
 ) -> Ruling:
-    ruling = _match_rules(fallback, [rule for rule in rules if matches(rule.match, text, whole)])
-    granted = ruling.verdict == "ask" and any(
-        grant.tool in spec.names and matches(grant.pattern, text, whole) for grant in grants
-    )
-    return PERMITTED if granted else ruling
+    matching = [rule for rule in rules if _applies(rule, part)]
+    ruling = _match_rules(fallback, matching)
+    if ruling.verdict != "ask":
+        return ruling
+    if any(grant.tool in spec.names and _allows(grant.pattern, part) for grant in grants):
+        return PERMITTED
+    if not matching and not ruling.is_by_concern:
+        return msgspec.structs.replace(ruling, reason=ruling.reason + _explain_uncovered(rules, [part]))
+    return ruling
 
 
 def _match_rules(fallback: Ruling, matching: Sequence[ApprovalRule]) -> Ruling:

@@ -24,6 +24,8 @@ class ApprovalRequested(EventData, frozen=True):
     """What the tool found on this machine that needs a reviewer."""
     places: tuple[str, ...] = ()
     """The private places that it uses, without links. The approval is for these."""
+    destructive: str | None = None
+    """What the call would destroy, if it is known to be destructive. It is approved once at most."""
 
 
 Decision = Literal["approve", "deny"]

@@ -77,6 +77,7 @@ CallErrorKind = Literal[
 CallErrorCause = Literal[
     "raised",
     "tool_error",
+    "fault",
     "tool_missing",
     "outcome_unknown",
     "rule",
@@ -92,8 +93,9 @@ CallErrorCause = Literal[
     "tree_full",
     "child",
 ]
-"""raised: the tool raised an exception. tool_error: the tool failed and explained why. tool_missing: the tool no
-longer exists. outcome_unknown: the worker died during the call. rule, reviewer: denied by a rule or a reviewer.
+"""raised: the tool raised an exception. tool_error: the tool failed and explained why. fault: the tool found,
+before an approval was requested, that the call could not succeed. tool_missing: the tool no longer exists.
+outcome_unknown: the worker died during the call. rule, reviewer: denied by a rule or a reviewer.
 no_reviewer: it needs an approval, and there is no one to ask. no_user: it asks a question, and there is no one to
 answer. superseded: a new message came first. expired: no one decided or answered in time. raw_secret: its arguments
 hold the value of a secret. secret_refused: it asks for a secret that it may not use. vault_unavailable: the vault

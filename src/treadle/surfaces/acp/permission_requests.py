@@ -21,6 +21,7 @@ from acp.schema import (
 
 from treadle.domain.errors import InvalidState, StoreError, TreadleError
 from treadle.domain.ids import RunId
+from treadle.domain.permissions import describe_destruction
 from treadle.operations import approvals, runs
 from treadle.operations.approvals import ApprovalView
 from treadle.operations.run_control import ANSWER, AnswerQuestion
@@ -115,7 +116,11 @@ class PermissionRequests:
     async def _approve(self, approval: ApprovalView, is_child: bool) -> None:
         view = view_call(approval.tool, approval.arguments, self._folder)
         call_id = f"{approval.run_id}:{approval.call_id}"
+        warning = (
+            () if approval.destructive is None else (text_content(describe_destruction(approval.destructive)),)
+        )
         content = [
+            *warning,
             *(view.content or [show_whole_call(approval.tool, approval.arguments)]),
             text_content(approval.reason),
         ]
@@ -130,7 +135,7 @@ class PermissionRequests:
                 locations=view.locations or None,
                 raw_input=view.raw_input,
             ),
-            options=_make_options(approval),
+            options=make_options(approval),
         )
         result = await self._client.ask(PERMISSION, request)
         decision = _read_choice(result)
@@ -217,7 +222,7 @@ def _key(asked: OpenQuestion) -> str:
     return f"{asked.run_id}/{asked.question.call_id}"
 
 
-def _make_options(approval: ApprovalView) -> list[PermissionOption]:
+def make_options(approval: ApprovalView) -> list[PermissionOption]:
     options = [PermissionOption(option_id=ONCE, name="Allow once", kind="allow_once")]
     if approval.pattern is not None:
         rule = describe_offer(approval.tool, approval.pattern)

@@ -13,7 +13,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import InvalidState, UsageError
 from treadle.domain.events import Decision
 from treadle.domain.ids import RunId
-from treadle.domain.permissions import ConcernKind
+from treadle.domain.permissions import ConcernKind, describe_destruction
 from treadle.operations import approvals, runs
 from treadle.operations.approval_service import Answer
 from treadle.operations.approvals import ApprovalView
@@ -139,6 +139,8 @@ class ApprovalDialog:
         await self._find_scopes()
         self._printer.note(f"{self._call.tool} asks to run {self._where()}:")
         self._show(min(MOST_ROWS, measure_terminal(sys.stderr).lines - OTHER_LINES))
+        if self._call.destructive is not None:
+            alert(reveal_line(describe_destruction(self._call.destructive)))
         self._printer.note(f"  ({reveal_line(self._call.reason)}; {self._call.approval_id})")
         while True:
             typed = await self._prompt.ask(self._choices())

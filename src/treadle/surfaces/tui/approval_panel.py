@@ -10,6 +10,7 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Static
 
+from treadle.domain.permissions import describe_destruction
 from treadle.surfaces.cli.call_view import describe_offer, quote_lines, show_change
 from treadle.surfaces.cli.terminal import one_line, reveal_line
 from treadle.surfaces.markdown.palette import Palette
@@ -139,6 +140,10 @@ class ApprovalPanel(Vertical, can_focus=True):
         styles = {"added": palette.added, "removed": palette.removed, "place": palette.changed}
         shown = show_change(view.tool, view.arguments, pending.folder, width)
         body = Text("\n").join([Text(row.text, styles.get(row.kind, palette.text)) for row in shown.rows])
+        if view.destructive is not None:
+            body.append(
+                f"\n  {reveal_line(describe_destruction(view.destructive))}", palette.warning + palette.strong
+            )
         if view.reason:
             body.append(f"\n  ({reveal_line(view.reason)})", palette.dim)
         choices = Text()

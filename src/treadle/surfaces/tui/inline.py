@@ -12,6 +12,7 @@ from typing import Any
 
 from treadle.domain.errors import TreadleError, UsageError
 from treadle.domain.ids import SessionId
+from treadle.domain.permissions import describe_destruction
 from treadle.operations.approval_service import Answer as Decided
 from treadle.surfaces.cli.call_view import describe_offer, quote_lines, readable_json, show_change
 from treadle.surfaces.cli.home_link import HomeLink, LinkState
@@ -221,6 +222,8 @@ class InlineChat(ChatListener):
             self._say(texts.APPROVAL_TITLE.format(agent=one_line(pending.agent), tool=one_line(view.tool)))
             for row in show_change(view.tool, view.arguments, pending.folder, width).lines:
                 self._say(row)
+            if view.destructive is not None:
+                self._say(f"  {reveal_line(describe_destruction(view.destructive))}")
             self._say(f"  ({reveal_line(view.reason)})")
             rule = "" if view.pattern is None else f" ({describe_offer(view.tool, view.pattern)})"
             without_rule = texts.INLINE_APPROVAL.rpartition("  4")[0]

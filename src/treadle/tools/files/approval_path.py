@@ -18,6 +18,7 @@ from treadle.ports.tool import (
     Tool,
     ToolError,
 )
+from treadle.tools.files.faults import find_fault
 from treadle.tools.files.name_display import display_name
 from treadle.tools.files.private_files import (
     LINKED_PLACE,
@@ -79,6 +80,10 @@ class PathJudgedTool(ToolDecorator):
             return None
         reason = f"it writes {display_name(full_path)}, which {found.by} executes later ({found.name})"
         return Concern("executed", f"{EXECUTED_PREFIX}{reason}", (full_path,))
+
+    async def find_fault(self, arguments: Any, scene: CallEnvironment) -> str | None:
+        """Return why the call could not succeed, as far as that is known without a private place."""
+        return find_fault(self.spec.name, arguments, scene, PRIVATE_TO_READ)
 
     def subjects(self, arguments: Any) -> Subjects:
         path = normpath(arguments.path)

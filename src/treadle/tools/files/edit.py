@@ -23,10 +23,7 @@ def edit_file(path: str, old: str, new: str, context: ToolContext, all: bool = F
         new: New text.
         all: Replace every occurrence.
     """
-    if not old:
-        raise ToolError("`old` is empty. Give the text that is to be replaced; write_file writes a whole file.")
-    if old == new:
-        raise ToolError("`old` and `new` are the same, so there is nothing to change.")
+    check_texts(old, new)
     with open_call_workspace(context) as workspace, workspace.locate(path) as place:
         if place.status() is None:
             place.open()  # raises an error that says what is there instead
@@ -34,15 +31,30 @@ def edit_file(path: str, old: str, new: str, context: ToolContext, all: bool = F
         if target.descriptor is None:
             raise ToolError(f"{display_name(target.path)} no longer exists.")
         text = read_text(target.descriptor, target.path)
-        old, new = _match_newlines(text, old, new)
-        starts = _find_all(text.text, old)
-        _check_unambiguous(text.text, target.path, old, new, starts, all)
+        old, new, starts, data = plan_edit(text, target.path, old, new, all)
         others = target.describe_hard_links()
-        target.replace(_encode(text, text.text.replace(old, new), target.path))
+        target.replace(data)
         places = "" if len(starts) == 1 else f" in {len(starts)} places"
         return (
             f"{display_name(target.path)} changed{places}.{others}\n{format_changes(text.text, starts, old, new)}"
         )
+
+
+def check_texts(old: str, new: str) -> None:
+    """Raise ToolError if there is nothing to change, whatever the file contains."""
+    if not old:
+        raise ToolError("`old` is empty. Give the text that is to be replaced; write_file writes a whole file.")
+    if old == new:
+        raise ToolError("`old` and `new` are the same, so there is nothing to change.")
+
+
+def plan_edit(text: FileText, path: str, old: str, new: str, every: bool) -> tuple[str, str, list[int], bytes]:
+    """Return both texts as they are in the file, where the old one is, and the new content. Raise ToolError if the
+    edit is not possible."""
+    old, new = _match_newlines(text, old, new)
+    starts = _find_all(text.text, old)
+    _check_unambiguous(text.text, path, old, new, starts, every)
+    return old, new, starts, _encode(text, text.text.replace(old, new), path)
 
 
 def _match_newlines(text: FileText, old: str, new: str) -> tuple[str, str]:

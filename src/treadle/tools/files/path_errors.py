@@ -15,8 +15,14 @@ _MAX_NEIGHBOURS = 2000
 _HOME = re.compile(r"~[A-Za-z0-9_.-]*(?:/.*)?", re.DOTALL)
 
 
-def make_hidden_error(path: str) -> ToolError:
-    return ToolError(f"{display_name(path)} is Treadle's own, which no tool may read or change. Leave it alone.")
+class HiddenPlaceError(ToolError):
+    """The path leads to a folder that no tool may use."""
+
+
+def make_hidden_error(path: str) -> HiddenPlaceError:
+    return HiddenPlaceError(
+        f"{display_name(path)} is Treadle's own, which no tool may read or change. Leave it alone."
+    )
 
 
 def explain_os_error(error: OSError, path: str) -> ToolError:

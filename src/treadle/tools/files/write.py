@@ -16,13 +16,7 @@ def write_file(path: str, content: str, context: ToolContext) -> str:
         path: File path.
         content: Whole content.
     """
-    if path.endswith("/"):
-        raise ToolError(f"{display_name(path)} ends in / and so names a folder. Name a file.")
-    try:
-        data = content.encode()
-    except UnicodeEncodeError as error:
-        wrong = f"a lone surrogate at character {error.start}"
-        raise ToolError(f"the content is not valid text: {wrong}. Nothing was written.") from None
+    data = encode_content(path, content)
     with (
         open_call_workspace(context, PRIVATE_TO_WRITE) as workspace,
         lock_for_writing(workspace, path) as target,
@@ -31,6 +25,17 @@ def write_file(path: str, content: str, context: ToolContext) -> str:
         target.replace(data)
         did = "created" if before is None else f"replaced ({before.st_size:,} bytes before)"
         return f"{display_name(target.path)} {did}: {_count_lines(content)}, {len(data):,} bytes.{others}"
+
+
+def encode_content(path: str, content: str) -> bytes:
+    """Return the content as bytes. Raise ToolError if it cannot be written to any file of this name."""
+    if path.endswith("/"):
+        raise ToolError(f"{display_name(path)} ends in / and so names a folder. Name a file.")
+    try:
+        return content.encode()
+    except UnicodeEncodeError as error:
+        wrong = f"a lone surrogate at character {error.start}"
+        raise ToolError(f"the content is not valid text: {wrong}. Nothing was written.") from None
 
 
 def _count_lines(content: str) -> str:

@@ -1,8 +1,10 @@
-"""Commands that need approval whatever the rules say, because what they destroy cannot be restored."""
+"""Commands that destroy what cannot be restored. Every surface warns about them, and no grant beyond the call is
+offered. `ALWAYS_ASKED_RULES` need approval whatever the rules say; an explicit rule can allow the others."""
 
 import re
 from functools import cache
 
+from treadle.tools.shell.destructive_rules import DESTRUCTIVE_RULES
 from treadle.tools.shell.rules import CommandRule, RuleTable
 from treadle.tools.shell.simple_commands import ParsedLine, SimpleCommand
 from treadle.tools.shell.wrappers import SHELLS
@@ -14,6 +16,7 @@ _EVERYTHING = re.compile(
 _FETCHERS = frozenset({"curl", "wget", "fetch", "aria2c", "http"})
 _INTERPRETERS = SHELLS | {"python", "python3", "perl", "ruby", "node", "php"}
 _DEVICE = re.compile(r"/dev/(?!null$|zero$|stdout$|stderr$|tty$|shm/|fd/)")
+_DEVICE_REDIRECTION = re.compile(r">[|&]?\s*['\"]?(/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|mapper/|md|loop|dm-)\w*)")
 _FORK_BOMB = re.compile(r"([^\s;{}()|&]{1,40})\s{0,9}\(\s{0,9}\)\s{0,9}\{[^}]{0,200}\1\s{0,9}\|\s{0,9}\1\s{0,9}&")
 
 
@@ -44,7 +47,7 @@ def _loses_history(call: SimpleCommand) -> bool:
     )
 
 
-CAUTION_RULES = (
+ALWAYS_ASKED_RULES = (
     CommandRule(
         ("rm",),
         "removes a whole system or home",
@@ -147,13 +150,31 @@ CAUTION_RULES = (
 
 
 @cache
-def _table() -> RuleTable:
-    return RuleTable(CAUTION_RULES)
+def _always_asked() -> RuleTable:
+    return RuleTable(ALWAYS_ASKED_RULES)
+
+
+@cache
+def _destructive() -> RuleTable:
+    return RuleTable((*ALWAYS_ASKED_RULES, *DESTRUCTIVE_RULES))
 
 
 def find_caution(line: str, parsed: ParsedLine) -> str | None:
     """Return why a line needs approval whatever the rules say, or None."""
+    return _find_in_line(line) or _describe(_always_asked().find_first(parsed))
+
+
+def find_destruction(line: str, parsed: ParsedLine) -> str | None:
+    """Return what a line would destroy, or None."""
+    return _find_in_line(line) or _describe(_destructive().find_first(parsed))
+
+
+def _find_in_line(line: str) -> str | None:
     if _FORK_BOMB.search(line):
         return "the line starts copies of itself without end"
-    found = _table().find_first(parsed)
+    device = _DEVICE_REDIRECTION.search(line)
+    return None if device is None else f"the line writes to the device `{device[1]}`"
+
+
+def _describe(found: tuple[SimpleCommand, CommandRule] | None) -> str | None:
     return None if found is None else f"`{found[0].text}` {found[1].says}"

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from treadle.tools.shell import git, sed
-from treadle.tools.shell.options import PROGRAM_ALIASES, RISKY_OPTIONS
+from treadle.tools.shell.program_risks import canonical_name
+from treadle.tools.shell.risks import find_table, is_listed
 from treadle.tools.shell.simple_commands import SimpleCommand
 from treadle.tools.shell.variable_builtins import may_be_an_option
 from treadle.tools.shell.words import Word
@@ -77,8 +78,6 @@ def find_escape(call: SimpleCommand, words: tuple[Word, ...]) -> str | None:
         return f"`{program}` runs what it reads"
     if program in SUBCOMMANDS and _verb_is_dynamic(words):
         return f"what `{program}` does comes from an expansion"
-    if _escapes_by_options(program, call.arguments):
-        return f"`{program}` can run other programs or write files with these options"
     if _options_are_hidden(program, words):
         return f"what `{program}` does comes from an expansion"
     return None
@@ -90,9 +89,9 @@ def _target_path(word: str) -> str:
 
 def _options_are_hidden(program: str, words: tuple[Word, ...]) -> bool:
     """Return whether an expansion may turn out to be an option that would need approval."""
-    name = PROGRAM_ALIASES.get(program, program)
+    name = canonical_name(program)
     rest = words[1:]
-    if name in ("sed", "gsed", "awk"):
+    if name in ("sed", "awk"):
         return any(word.dynamic for before, word in pairwise(words) if before.text != "-v")
     if name == "git":
         verb = next((word.text for word in rest if not word.text.startswith("-")), "")
@@ -100,17 +99,24 @@ def _options_are_hidden(program: str, words: tuple[Word, ...]) -> bool:
             return False
     elif name == "find":
         rest = tuple(word for before, word in pairwise(words) if not before.text.startswith("-"))
-    elif name not in RISKY_OPTIONS:
+    elif not (is_listed(name) and find_table(name).has_escapes):
         return False
     end = next((index for index, word in enumerate(rest) if word.text == "--"), len(rest))
     return any(may_be_an_option(word) for word in rest[:end])
 
 
+def find_option_escape(call: SimpleCommand) -> str | None:
+    """Return why options of a command may run other programs or write files, or None."""
+    if not _escapes_by_options(call.program, call.arguments):
+        return None
+    return f"`{call.program}` can run other programs or write files with these options"
+
+
 def _escapes_by_options(program: str, arguments: tuple[str, ...]) -> bool:
-    match program:
+    match canonical_name(program):
         case "git":
             return git.exceeds_verb(arguments)
-        case "sed" | "gsed":
+        case "sed":
             return not sed.only_prints(arguments)
         case "set":
             return not all(_sets_harmlessly(arguments, index) for index in range(len(arguments)))
@@ -118,9 +124,8 @@ def _escapes_by_options(program: str, arguments: tuple[str, ...]) -> bool:
             return not _HARMLESS_SHOPT.issuperset(arguments)
         case "mapfile" | "readarray":
             return any(word.startswith("-") and "C" in word for word in arguments)
-        case _:
-            options = RISKY_OPTIONS.get(PROGRAM_ALIASES.get(program, program))
-            return options is not None and options.is_in(arguments)
+        case name:
+            return is_listed(name) and find_table(name).escapes(arguments)
 
 
 def _sets_harmlessly(arguments: tuple[str, ...], index: int) -> bool:

@@ -4,9 +4,10 @@
 those overrides cover, and makes all others opaque to the rules."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from treadle.ports.sandbox import GitUse
+from treadle.tools.shell.risks import find_table
 from treadle.tools.shell.simple_commands import SimpleCommand
 
 _FLAGS = frozenset(
@@ -21,15 +22,6 @@ READING_VERBS = frozenset(
      "check-ignore", "check-attr", "check-ref-format", "verify-commit", "verify-tag", "merge-tree"}
 )  # fmt: skip
 """Verbs that only read. With the overrides they run no program that a repository names."""
-_CHANGING_VERBS = frozenset(
-    {"add", "am", "apply", "bisect", "branch", "bundle", "checkout", "cherry-pick", "clean", "clone", "commit",
-     "commit-tree", "config", "fetch", "format-patch", "fsck", "gc", "hash-object", "init", "ls-remote",
-     "merge", "mv", "notes", "pack-refs", "pull", "push", "rebase", "remote", "reset", "restore", "revert",
-     "rm", "sparse-checkout", "stash", "switch", "symbolic-ref", "tag", "update-index", "update-ref",
-     "worktree"}
-)  # fmt: skip
-"""Verbs that change or transfer something. They run the repository's hooks and filters, as they do for its
-user."""
 _KEEP_SETTINGS = frozenset({"add", "commit", "push", "fetch", "branch", "tag"})
 """Verbs that write no file which settings may include."""
 _PLAIN_FOLDER = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+@-]*")
@@ -40,27 +32,6 @@ VERBS_WITHOUT_ESCAPES = frozenset(
      "merge", "cherry-pick", "revert", "rev-parse", "ls-files", "cat-file", "describe", "worktree", "blame"}
 )  # fmt: skip
 """Verbs without an option that runs a program or writes a file."""
-_SHORT: Mapping[str, str] = {"clone": "cu", "grep": "O", "rebase": "x"}
-"""Letters of options that run a program or set what runs one."""
-_LONG: Mapping[str, tuple[str, ...]] = {
-    "clone": ("--config", "--template"),
-    "init": ("--template",),
-    "grep": ("--open-files-in-pager",),
-    "describe": ("--dirty", "--broken"),
-    "rebase": ("--continue", "--skip", "--edit-todo"),
-}
-_LONG_OF_ALL = (
-    "--upload-pack",
-    "--receive-pack",
-    "--exec",
-    "--extcmd",
-    "--ext-diff",
-    "--output",
-    "--submodule",
-    "--ignore-submodules",
-    "--recurse-submodules",
-    "--help",
-)
 _HARMLESS_SETTING = re.compile(
     r"(user|color|advice|pull|branch|column|help|tag|versionsort)\..*|init\.defaultbranch|push\.(default|auto.*)"
     r"|core\.(autocrlf|eol|safecrlf|filemode|ignorecase|quotepath|longpaths|abbrev|symlinks|precomposeunicode)"
@@ -151,7 +122,7 @@ def _only_reads(verb: str, words: list[str]) -> bool:
 
 
 def _exceeds_verb_by_words(verb: str, words: list[str]) -> bool:
-    if verb not in READING_VERBS and verb not in _CHANGING_VERBS:
+    if find_table("git").find_verb(verb) is None:
         return True
     operands = [word for word in words if not word.startswith("-")]
     match verb:
@@ -160,16 +131,8 @@ def _exceeds_verb_by_words(verb: str, words: list[str]) -> bool:
         case "config":
             return _sets_dangerous_setting(words, operands)
         case _:
-            return any(_is_dangerous(verb, word) for word in words)
-
-
-def _is_dangerous(command: str, word: str) -> bool:
-    if word.startswith("--"):
-        name = word.partition("=")[0]
-        known = (*_LONG_OF_ALL, *_LONG.get(command, ()))
-        return len(name) > 3 and any(option.startswith(name) for option in known)
-    letters = _SHORT.get(command, "")
-    return word.startswith("-") and any(letter in word[1:] for letter in letters)
+            tables = (find_table("git"), find_table(f"git {verb}"))
+            return any(table.escapes(tuple(words)) for table in tables if table.has_escapes)
 
 
 def _sets_dangerous_setting(words: list[str], operands: list[str]) -> bool:

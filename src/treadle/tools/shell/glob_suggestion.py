@@ -1,13 +1,16 @@
 """Suggests the pattern with which a reviewer can allow similar commands without further approvals.
 
 A glob includes further words only if no further word changes the kind of the command: `git log *`, but not `docker
-run *`. Otherwise the exact command is suggested, and for a line that no glob describes, exactly this line."""
+run *`. Otherwise the exact command is suggested, and for a line that no glob describes, exactly this line. A
+pattern always covers the command that it is suggested for."""
 
 import re
 from collections.abc import Mapping
 
+from treadle.domain.command_patterns import covers
 from treadle.domain.permissions import make_exact_pattern
 from treadle.tools.shell.escapes import SUBCOMMANDS
+from treadle.tools.shell.program_risks import READ_ONLY_PROGRAMS
 from treadle.tools.shell.simple_commands import ParsedLine, SimpleCommand
 from treadle.tools.shell.wrappers import SHELLS, WRAPPERS
 
@@ -25,16 +28,6 @@ _RUNS_ANYTHING = (
     }
 )  # fmt: skip
 """Programs that run arbitrary code: to allow them always is to allow everything."""
-READ_ONLY_PROGRAMS = frozenset(
-    {
-        "ls", "cat", "head", "tail", "wc", "grep", "egrep", "fgrep", "rg", "pwd", "echo", "printf", "whoami", "id",
-        "uname", "du", "df", "stat", "file", "tree", "which", "type", "ps", "uptime", "free", "diff", "cmp",
-        "cut", "tr", "sort", "uniq", "comm", "nl", "tac", "rev", "paste", "column", "seq", "basename", "dirname",
-        "realpath", "readlink", "md5sum", "sha1sum", "sha256sum", "jq", "true", "false", "sleep", "test", "cd",
-        "mkdir", "touch", "date", "xxd", "od", "hexdump", "strings", "fd", "cal",
-    }
-)  # fmt: skip
-"""Programs that only read and print, or create something empty. With options that do more they need approval."""
 _OFFERED_VERBS: Mapping[str, frozenset[str]] = {
     "git": frozenset({
         "status", "log", "diff", "show", "add", "commit", "blame", "shortlog", "describe", "rev-parse", "ls-files",
@@ -75,7 +68,10 @@ def suggest_pattern(parsed: ParsedLine) -> str | None:
     if call.program in SUBCOMMANDS and len(fixed) > 1 and fixed[1].startswith("-"):
         return None
     exact = " ".join(fixed)
-    return exact if len(fixed) == len(call.words) else f"{exact} *"
+    pattern = exact if len(fixed) == len(call.words) else f"{exact} *"
+    if covers(pattern, call.marked_words):
+        return pattern
+    return " ".join(call.words) if all(_PLAIN_WORD.fullmatch(word) for word in call.words) else None
 
 
 def suggest_line(line: str) -> str | None:

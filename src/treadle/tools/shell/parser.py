@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 import tree_sitter_bash
+from msgspec.structs import replace
 from tree_sitter import Language, Node, Parser
 
 from treadle.tools.shell import git
-from treadle.tools.shell.escapes import find_escape
+from treadle.tools.shell.escapes import find_escape, find_option_escape
 from treadle.tools.shell.evaluation import VariableUse
-from treadle.tools.shell.glob_suggestion import READ_ONLY_PROGRAMS
+from treadle.tools.shell.program_risks import READ_ONLY_PROGRAMS
+from treadle.tools.shell.risks import find_risks
 from treadle.tools.shell.simple_commands import CommandContext, ParsedLine, SimpleCommand, Unwrapped
 from treadle.tools.shell.variable_builtins import find_evaluated_name, record_assignments
 from treadle.tools.shell.variables import explain_untrusted, find_assigned, is_trusted_variable
@@ -78,9 +80,14 @@ def parse_commands(line: str) -> ParsedLine:
         reader.note("the line is nested too deep to be understood")
     reader.note(reader.evaluation.find_untrusted())
     reader.note(git.find_line_escape(reader.calls, _LOOKING))
-    if reader.opaque is None and reader.paths:
-        return ParsedLine(tuple(reader.calls), f"`{reader.paths[0]}` is named by its path", tuple(reader.paths))
-    return ParsedLine(tuple(reader.calls), reader.opaque)
+    calls = tuple(reader.calls)
+    if reader.opaque is not None:
+        return ParsedLine(calls, reader.opaque)
+    if reader.option_escape is not None:
+        return ParsedLine(calls, reader.option_escape, only_by_options=not reader.paths)
+    if reader.paths:
+        return ParsedLine(calls, f"`{reader.paths[0]}` is named by its path", tuple(reader.paths))
+    return ParsedLine(calls)
 
 
 @cache
@@ -98,6 +105,8 @@ class _LineReader:
     def __init__(self) -> None:
         self.calls: list[SimpleCommand] = []
         self.opaque: str | None = None
+        self.option_escape: str | None = None
+        """Why options of a command may run other programs or write files."""
         self.paths: list[str] = []
         """Programs named by a path outside the standard folders: each may be any program."""
         self.evaluation = VariableUse()
@@ -272,8 +281,11 @@ class _LineReader:
         self.note(unwrapped.opaque)
         call = SimpleCommand(tuple(word.text for word in words), context.fed, context.fed_by, context.within)
         self.note(find_escape(call, words))
+        escape = find_option_escape(call)
+        self.option_escape = self.option_escape or escape
         if unwrapped.keep or not unwrapped.inner:
-            self.calls.append(call)
+            risks = find_risks(words, escapes=escape is not None)
+            self.calls.append(replace(call, risks=risks, escapes=escape is not None))
         self._add_inner(unwrapped, program.text, context)
 
     def _add_inner(self, unwrapped: Unwrapped, program: str, context: CommandContext) -> None:

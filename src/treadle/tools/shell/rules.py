@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from treadle.tools.shell.parser import parse_commands
+from treadle.tools.shell.program_risks import canonical_name
 from treadle.tools.shell.simple_commands import ParsedLine, SimpleCommand
 
 
@@ -21,7 +22,8 @@ class CommandRule(Struct, frozen=True):
     when: Callable[[SimpleCommand], bool] = match_always
 
     def applies(self, call: SimpleCommand) -> bool:
-        return call.program in self.programs and self.when(call)
+        name = call.program
+        return (name in self.programs or canonical_name(name) in self.programs) and self.when(call)
 
 
 class RuleTable:

@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from treadle.domain.command_patterns import CommandWords, Risk
 from treadle.tools.shell.words import Word
 
 
@@ -15,6 +16,10 @@ class SimpleCommand(Struct, frozen=True):
     """The programs before it in the pipeline."""
     within: tuple[str, ...] = ()
     """The programs that run it: `timeout`, `sudo`, ..."""
+    risks: tuple[Risk | None, ...] = ()
+    """For each word, why a final ` *` of an allow rule does not cover it."""
+    escapes: bool = False
+    """Its options can run other programs or write files."""
 
     @property
     def program(self) -> str:
@@ -36,6 +41,10 @@ class SimpleCommand(Struct, frozen=True):
     def text(self) -> str:
         return " ".join(self.words)
 
+    @property
+    def marked_words(self) -> CommandWords:
+        return CommandWords(self.words, self.risks, self.escapes)
+
     def has(self, *options: str) -> bool:
         """Return whether any of these is among its options: `-f` also within `-xf`, `--force` also as
         `--force=...`."""
@@ -54,6 +63,8 @@ class ParsedLine(Struct, frozen=True):
     """Why the effect of the line cannot be determined."""
     only_by_path: tuple[str, ...] = ()
     """The programs named by a path, if that is the only reason."""
+    only_by_options: bool = False
+    """Options of its commands are the only reason."""
 
     @property
     def commands(self) -> tuple[str, ...]:

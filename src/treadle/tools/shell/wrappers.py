@@ -5,6 +5,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
+from treadle.tools.shell.program_risks import canonical_name
 from treadle.tools.shell.simple_commands import InnerCommand, Unwrapped
 from treadle.tools.shell.variables import is_trusted_variable
 from treadle.tools.shell.words import Word, make_literal
@@ -71,7 +72,7 @@ WRAPPERS: Mapping[str, CommandWrapper] = {
     "timeout": CommandWrapper(
         "v", "ks", ("--foreground", "--preserve-status", "--verbose"), ("--kill-after", "--signal"), operands=1
     ),
-    "time": CommandWrapper("pavq", "fo", ("--portability", "--append", "--verbose"), ("--format", "--output")),
+    "time": CommandWrapper("pvq", "f", ("--portability", "--verbose", "--quiet"), ("--format",)),
     "stdbuf": CommandWrapper("", "ioe", (), ("--input", "--output", "--error")),
     "command": CommandWrapper("p"),
     "builtin": CommandWrapper(),
@@ -79,7 +80,7 @@ WRAPPERS: Mapping[str, CommandWrapper] = {
     "coproc": CommandWrapper(why="`coproc` may give its command a name, and goes on in the background"),
     "busybox": CommandWrapper(),
     "toybox": CommandWrapper(),
-    "fakeroot": CommandWrapper("uvh", "lisb"),
+    "fakeroot": CommandWrapper("uvh"),
     "unbuffer": CommandWrapper("p"),
     "chronic": CommandWrapper("ve"),
     "strace": CommandWrapper("fFcCdDiknqrtTvVwxyzZ", "oespPuEaIOSbX", keep=True),
@@ -116,7 +117,9 @@ WRAPPERS: Mapping[str, CommandWrapper] = {
 
 def unwrap(words: tuple[Word, ...]) -> Unwrapped:
     """Return what a command runs besides itself."""
-    program = words[0].text
+    program = canonical_name(words[0].text)
+    if program != words[0].text:
+        words = (make_literal(program), *words[1:])
     if program in SHELLS:
         return _unwrap_shell(words)
     if (special := _SPECIAL_CASES.get(program)) is not None:

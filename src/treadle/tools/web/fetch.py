@@ -9,8 +9,9 @@ from msgspec import Meta
 
 from treadle.ports.tool import Tool, ToolContext, ToolError
 from treadle.tools.function import tool
+from treadle.tools.toolset import CheckedTool
 from treadle.tools.web.addresses import ResolveHost, VetAddress, explain_not_public, resolve_host
-from treadle.tools.web.http_fetch import DEFAULT_LIMITS, FetchedPage, FetchLimits, fetch_page
+from treadle.tools.web.http_fetch import DEFAULT_LIMITS, FetchedPage, FetchLimits, fetch_page, parse_url
 from treadle.tools.web.page_text import extract_text
 
 MAX_CHARACTERS = 500_000
@@ -53,7 +54,7 @@ def make_web_fetch(
             text = await asyncio.to_thread(context.hide, text)
         return _format_page(fetched, text, max_characters)
 
-    return web_fetch
+    return CheckedTool(web_fetch, lambda arguments: parse_url(arguments.url))
 
 
 def _read_text(fetched: FetchedPage) -> str:

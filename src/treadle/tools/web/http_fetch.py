@@ -65,7 +65,7 @@ async def fetch_page(
 
 
 async def _follow_redirects(url: str, vet: VetAddress, resolve: ResolveHost, limits: FetchLimits) -> FetchedPage:
-    target = _parse_url(url)
+    target = parse_url(url)
     for _ in range(MAX_REDIRECTS + 1):
         addresses = await _resolve_vetted(target, vet, resolve)
         page = await _get(target, addresses, limits)
@@ -75,7 +75,7 @@ async def _follow_redirects(url: str, vet: VetAddress, resolve: ResolveHost, lim
     raise ToolError(f"{url} redirects more than {MAX_REDIRECTS} times. Use another address of the page.")
 
 
-def _parse_url(url: str) -> "URL":
+def parse_url(url: str) -> "URL":
     from yarl import URL
 
     if len(url) > _MAX_URL_CHARACTERS:
@@ -104,7 +104,7 @@ def _resolve_redirect(target: "URL", location: str) -> "URL":
     except (ValueError, UnicodeError) as error:
         raise ToolError(f"{target} redirects to {location[:200]!r}, which is not a URL: {error}.") from None
     try:
-        return _parse_url(joined)
+        return parse_url(joined)
     except ToolError as refused:
         raise ToolError(f"{target} redirects elsewhere: {refused}") from None
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from treadle.bootstrap.callers import open_readonly_caller
 from treadle.domain.errors import UsageError
+from treadle.domain.permissions import describe_destruction
 from treadle.domain.users import LOCAL_USER
 from treadle.operations import approvals
 from treadle.operations.approvals import ApprovalView
@@ -136,6 +137,7 @@ async def _decide(approval: str, answer: "Answer", options: "FollowOptions") -> 
 def _fields(view: ApprovalView) -> Iterator[tuple[str, str | None]]:
     yield from (("approval", view.approval_id), ("run", view.run_id), ("session", view.session_id))
     yield from (("call", view.call_id), ("tool", view.tool), ("why", view.reason))
+    yield "warning", None if view.destructive is None else describe_destruction(view.destructive)
     yield "rule", None if view.pattern is None else describe_rule(view.tool, view.pattern)
     yield "requested", f"{local_time(view.requested_at)}, {when(view.requested_at)}"
     yield "expires", None if view.expires_at is None else local_time(view.expires_at)
