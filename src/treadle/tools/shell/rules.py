@@ -31,8 +31,10 @@ class RuleTable:
 
     def __init__(self, rules: Sequence[CommandRule]) -> None:
         """Raise ValueError if a rule contradicts its examples."""
-        self._rules = tuple(rules)
-        for rule in self._rules:
+        self._by_program: dict[str, list[CommandRule]] = {}
+        for rule in rules:
+            for name in dict.fromkeys(map(canonical_name, rule.programs)):
+                self._by_program.setdefault(name, []).append(rule)
             for line in rule.match:
                 if not any(rule.applies(call) for call in parse_commands(line).calls):
                     raise ValueError(f"the rule for {', '.join(rule.programs)} does not match its example {line!r}")
@@ -42,4 +44,8 @@ class RuleTable:
 
     def find_first(self, parsed: ParsedLine) -> tuple[SimpleCommand, CommandRule] | None:
         """Return the first command that a rule applies to, with that rule, or None."""
-        return next(((call, rule) for call in parsed.calls for rule in self._rules if rule.applies(call)), None)
+        for call in parsed.calls:
+            for rule in self._by_program.get(canonical_name(call.program), ()):
+                if rule.applies(call):
+                    return call, rule
+        return None
