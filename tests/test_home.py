@@ -280,9 +280,9 @@ def test_the_default_agent_reads_freely_and_asks_before_other_calls(home: Home) 
 
 def test_a_permanent_approval_applies_from_then_on(home: Home) -> None:
     write(home, "agents/a/config.yaml", "{name: a, model: x, approvals: {default: ask}}  # mine")
-    path = home.allow("a", "bash", "git status *")
-    home.allow("a", "bash", "git status *")
-    home.allow("a", "write_file", "*")
+    path = home.allow("a", "bash", "git status *", "/work")
+    home.allow("a", "bash", "git status *", "/work")
+    home.allow("a", "write_file", "*", "/work")
     assert [(rule.tool, rule.match, rule.do) for rule in home.agent("a").approvals.rules] == [
         ("bash", "git status *", "auto"),
         ("write_file", "*", "auto"),
@@ -306,7 +306,7 @@ def test_a_saved_permission_is_read_back_exactly(home: Home, left: str, right: s
     """A rule for one line must not become one for another line."""
     agent_file(home, "name: a\nmodel: m/m\n")
     pattern = f"exactly: cat {left}{right}"
-    home.allow("a", "bash", pattern)
+    home.allow("a", "bash", pattern, "/work")
     assert home.agent("a").approvals.rules[-1].match == pattern
 
 

@@ -52,6 +52,23 @@ def test_a_grant_holds_until_the_session_continues_in_another_workspace(tmp_path
     asyncio.run(scenario())
 
 
+def test_a_permanent_rule_of_one_workspace_does_not_apply_in_another(tmp_path: Path) -> None:
+    one, other = make_folders(tmp_path)
+    post, hello = Post(), letter("hello")
+    model = ScriptedModel(hello, say("1"), hello)
+
+    async def scenario() -> None:
+        async with opened(tmp_path, model) as engine:
+            rule = {"tool": "post", "do": "auto", "workspace": str(one)}
+            poster = agent(tools=[post.tool], approvals={"default": "ask", "rules": [rule]})
+            assert (await engine.run(poster, "go", workspace=one, **TERMINAL)).text == "1"
+            there = await engine.submit(poster, "go", workspace=other, **TERMINAL)
+            await wait_for_approval(engine, there)
+            assert post.letters == ["hello"]
+
+    asyncio.run(scenario())
+
+
 def test_a_session_continues_in_its_own_folder_if_the_agent_has_none(tmp_path: Path) -> None:
     one, _ = make_folders(tmp_path)
     model = ScriptedModel(say("1"), ask(call("look", "c1")), say("2"), say("3"))

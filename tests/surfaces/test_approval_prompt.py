@@ -119,7 +119,7 @@ def test_a_line_without_a_matching_glob_is_allowed_as_it_is(shell: Shell, folder
             await terminal.shows("s: run it, and approve exactly this command for this session")
             await terminal.shows("Run it?")
             terminal.types("a\n")
-            await terminal.shows("Allowed from now on: exactly this command. The rule is in")
+            await terminal.shows("Allowed in this workspace from now on: exactly this command.")
             assert await terminal.ends() == 0
             assert terminal.screen.count("Run it?") == 2, "only the first call asked"
         assert f"match: 'exactly: {line}'" in files(shell.home / "agents" / "default")["allowed.yaml"]

@@ -18,6 +18,7 @@ from treadle.domain.errors import ConfigError, InvalidState, UnknownAgent, Usage
 from treadle.domain.permissions import ApprovalRule, ApprovalRules
 from treadle.domain.schemas import check_schema
 from treadle.domain.suggestions import find_closest
+from treadle.domain.workspaces import WorkspaceId
 
 DATABASE_URL_VARIABLE = "TREADLE_DATABASE_URL"
 DEFAULT_AGENT = "default"
@@ -30,7 +31,7 @@ commands or the web, use a tool instead of guessing, and read a file before you 
 nothing more. When a call fails, read its message and try another way. At the end, say briefly what you did and \
 what you found.
 """
-_ALLOWED_HEADER = "# What this agent may do without asking, from your answers. Remove an entry to be asked again.\n"
+_ALLOWED_HEADER = "# What this agent may do without asking, and where. Remove an entry to be asked again.\n"
 
 
 class Allowed(Struct, frozen=True, forbid_unknown_fields=True):
@@ -233,10 +234,11 @@ class Home(Struct, frozen=True):
         rules = (*spec.approvals.rules, *read_struct(path, Allowed).allowed)
         return msgspec.structs.replace(spec, approvals=msgspec.structs.replace(spec.approvals, rules=rules))
 
-    def allow(self, agent: str, tool: str, pattern: str) -> Path:
-        """Permit an agent to do this without an approval, from its next run on. Return the changed file."""
+    def allow(self, agent: str, tool: str, pattern: str, workspace: WorkspaceId) -> Path:
+        """Permit an agent to do this in a workspace without an approval, from its next run on. Return the changed
+        file."""
         path = self._allowed_file(agent)
-        rule = ApprovalRule(tool, "auto", pattern)
+        rule = ApprovalRule(tool, "auto", pattern, workspace=workspace)
         known = read_struct(path, Allowed).allowed if exists(path) else ()
         rules = [msgspec.to_builtins(each) for each in (*known, *(() if rule in known else (rule,)))]
         write_atomically(path, _ALLOWED_HEADER + dump_yaml({"allowed": rules}))

@@ -5,6 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from treadle.domain.durations import parse_duration
+from treadle.domain.workspaces import WorkspaceId
 
 Verdict = Literal["auto", "ask", "deny"]
 ConcernKind = Literal["private", "executed", "unconfined"]
@@ -60,6 +61,9 @@ class ApprovalRule(Struct, frozen=True, omit_defaults=True):
     """`any`: with `auto`, a final ` *` covers all further words of a command, whatever they do."""
     examples: Examples = Examples()
     """Examples that are checked when the rule is read."""
+    workspace: WorkspaceId | None = None
+    """The only workspace in which the rule applies: its git common directory, or else its real path. Null: every
+    workspace."""
 
     def __post_init__(self) -> None:
         if self.options is None:

@@ -17,6 +17,7 @@ from treadle.domain.command_patterns import (
 from treadle.domain.events import RunQueued
 from treadle.domain.permissions import ApprovalRule, ApprovalRules, Verdict, read_exact_pattern
 from treadle.domain.tools import ToolSpec
+from treadle.domain.workspaces import NO_WORKSPACE, WorkspaceId
 from treadle.ports.approvals import Grant
 from treadle.ports.tool import Concern, Subjects
 
@@ -42,7 +43,21 @@ def has_reviewer(state: RunState) -> bool:
 def effective_rules(state: RunState) -> tuple[ApprovalRules, ...]:
     """Return the rules that apply to a run: those of its ancestors, the root's first, and its own."""
     own = state.agent.approvals
-    return (own,) if state.lineage is None else (*state.lineage.approvals, own)
+    every = (own,) if state.lineage is None else (*state.lineage.approvals, own)
+    return _select_rules(every, state.workspace)
+
+
+def _select_rules(every: tuple[ApprovalRules, ...], workspace: WorkspaceId) -> tuple[ApprovalRules, ...]:
+    """Return the rules without those that apply only in other workspaces."""
+    if all(rule.workspace is None for rules in every for rule in rules.rules):
+        return every
+    here = (None, workspace)
+    return tuple(
+        [
+            msgspec.structs.replace(rules, rules=tuple([rule for rule in rules.rules if rule.workspace in here]))
+            for rules in every
+        ]
+    )
 
 
 def extend_rules(queued: RunQueued, rule: ApprovalRule) -> tuple[ApprovalRules, ...]:
@@ -52,7 +67,8 @@ def extend_rules(queued: RunQueued, rule: ApprovalRule) -> tuple[ApprovalRules, 
         return msgspec.structs.replace(rules, rules=(*rules.rules, rule)) if agent == queued.agent.name else rules
 
     above, own = queued.lineage, extend(queued.agent.name, queued.agent.approvals)
-    return (own,) if above is None else (*map(extend, above.agents, above.approvals), own)
+    every = (own,) if above is None else (*map(extend, above.agents, above.approvals), own)
+    return _select_rules(every, NO_WORKSPACE if queued.workspace is None else queued.workspace.id)
 
 
 def permits_everything(state: RunState) -> bool:

@@ -36,6 +36,7 @@ from treadle.surfaces.cli.event_output import Printer
 from treadle.surfaces.cli.line_input import Prompt
 from treadle.surfaces.cli.output import alert
 from treadle.surfaces.cli.terminal import measure_terminal, reveal_line
+from treadle.system.workspace_identity import identify_workspace
 
 BY = "terminal"
 OTHER_LINES = 10
@@ -209,7 +210,7 @@ class ApprovalDialog:
         if self._call.pattern is not None:
             what = describe_offer(self._call.tool, self._call.pattern)
             self._printer.note(f"s: run it, and approve {what} for this session")
-            always = f"run it, and choose what the agent {self._agent.name} may do from now on"
+            always = f"run it, and choose what the agent {self._agent.name} may do in this workspace from now on"
             self._printer.note(f"a: {always if self._scopes else self._explain_no_rule()}")
         self._printer.note("e: run it with other arguments · v: show all of it · l, Ctrl-C or Ctrl-D: decide later")
 
@@ -251,9 +252,12 @@ class ApprovalDialog:
         remember = "session" if chosen.pattern == pattern else "once"
         result = await decide(self._caller, self._printer, self._call, Answer("approve", by=BY, remember=remember))
         if result == "accepted":
-            where = self._home.allow(self._agent.name, self._call.tool, chosen.pattern)
+            workspace = identify_workspace(self._folder)
+            where = self._home.allow(self._agent.name, self._call.tool, chosen.pattern, workspace)
             since = "now" if remember == "session" else "the next run"
-            self._printer.note(f"Allowed from {since} on: {chosen.label}. The rule is in {where}.")
+            self._printer.note(
+                f"Allowed in this workspace from {since} on: {chosen.label}. The rule is in {where}."
+            )
         return result != "refused"
 
     async def _edit(self, arguments: str) -> bool:
