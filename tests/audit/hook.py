@@ -18,9 +18,8 @@ ENGINE = (f"{os.path.realpath(sys.prefix)}/", f"{os.path.realpath(sys.base_prefi
 TESTS = (os.path.join(PROJECT, "tests") + os.sep, os.path.join(PROJECT, "bench") + os.sep)
 OBSERVED = ("treadle.system.helper_process", "treadle.system.import_guard")
 BOOT = """
-audit = {{"__name__": "audit", "__file__": {hook!r}}}
-exec(compile(open({hook!r}).read(), {hook!r}, "exec"), audit)
-audit["install"]({log!r})
+from importlib.machinery import SourceFileLoader
+SourceFileLoader("audit", {hook!r}).load_module().install({log!r})
 """
 """The beginning of a helper process, which inherits nothing."""
 

@@ -41,9 +41,12 @@ RUN_HEAVY = (
 
 
 def list_imports(words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
-    """Return the modules that a command has imported when it ends."""
+    """Return the modules that a command has imported when it ends. As with the installed command, the current
+    folder is not on the search path."""
     code = f"import sys; sys.argv = ['treadle', *{list(words)!r}]{LISTED}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, env=environment, check=True
+    )
     return done.stderr.splitlines()[-1].split()
 
 

@@ -8,8 +8,6 @@ _own = os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _own]
 _log = os.environ.get("TREADLE_EXECUTION_AUDIT")
 if _log:
-    _hook = os.path.join(os.path.dirname(_own), "hook.py")
-    _names = {"__name__": "audit", "__file__": _hook}
-    with open(_hook, encoding="utf-8") as _file:
-        exec(compile(_file.read(), _hook, "exec"), _names)
-    _names["install"](_log)  # pyright: ignore[reportCallIssue] -- the file has defined it
+    from importlib.machinery import SourceFileLoader
+
+    SourceFileLoader("audit", os.path.join(os.path.dirname(_own), "hook.py")).load_module().install(_log)

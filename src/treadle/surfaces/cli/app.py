@@ -27,8 +27,10 @@ def run(words: Sequence[str]) -> None:
 
         print_offers(words[1:])
     elif first in COMMANDS:
+        _guard_imports()
         load_group(COMMANDS[first]).commands[first].run(words[1:])
     elif first in GROUPS:
+        _guard_imports()
         load_group(GROUPS[first]).run(words[1:])
     else:
         _refuse(first)
@@ -88,7 +90,6 @@ def main() -> None:
     The objects of a start-up live until the end. Looking for garbage among them would cost a fifth
     of the CPU time of `treadle run`."""
     gc.set_threshold(START_UP_OBJECTS, 10, 10)
-    _guard_imports()
     try:
         run(sys.argv[1:])
         sys.stdout.flush()
