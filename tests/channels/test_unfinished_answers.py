@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.channels.home import chatting, write_home
+from tests.channels.home import AGENT, chatting, write_home
 from tests.channels.test_slack import ANNA
 from tests.engine.running import opened
 from tests.patience import HANG_SECONDS
@@ -15,9 +15,10 @@ from treadle.domain.envelope import Event
 from treadle.domain.ids import RunId
 from treadle.operations.service import LocalService
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
-from treadle.testing.models import FunctionModel, perform, say
+from treadle.testing.models import FunctionModel, ScriptedModel, perform, say
 from treadle.testing.slack import APP_TOKEN, TOKEN, FakeSlack, serve_fake_slack
 
+READER = 11
 TEXT = "An answer that is long enough to be shown while it is written."
 
 
@@ -128,3 +129,23 @@ def test_answers_of_a_conversation_keep_their_order_if_a_later_one_is_read_first
             assert chat.fake.texts(11) == ["re: one", "re: two"]
 
     asyncio.run(scenario())
+
+
+def test_an_answer_says_how_many_notes_were_recalled_and_a_silent_run_says_nothing(tmp_path: Path) -> None:
+    remembering = AGENT.replace("{recall: 0, remember: false}", "{embedder: none}")
+
+    async def talk() -> None:
+        model = ScriptedModel(say("Noted."), say("At ten."), say("NO_REPLY"))
+        async with asyncio.timeout(HANG_SECONDS), chatting(tmp_path, model, agent=remembering) as chat:
+            await chat.admit(READER)
+            await chat.fake.write(READER, "the train leaves at ten")
+            await chat.says(READER, "Noted.")
+            for text in ("/reset", "when does the train leave?", "/reset", "the train, again", "/usage"):
+                await chat.fake.write(READER, text)
+            await chat.fake.wait_for(lambda: any("context" in text for text in chat.fake.texts(READER)))
+            said = chat.fake.texts(READER)
+            assert [text for text in said if "recalled" in text] == [
+                "At ten.\n\nrecalled 1 note; /memory lists what I remember"
+            ], said
+
+    asyncio.run(talk())

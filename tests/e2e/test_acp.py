@@ -132,6 +132,23 @@ def test_an_answer_streams_with_usage_title_commands_and_options(stage: MakeStag
     perform(work())
 
 
+def test_recalled_notes_are_a_thought_that_nothing_in_them_can_format(stage: MakeStage) -> None:
+    made = stage(says("Noted."), says("At ten."))
+
+    async def work() -> None:
+        async with open_editor(made.environment) as (editor, _):
+            first = await editor.conn.new_session(cwd=str(made.folder), mcp_servers=[])
+            await editor.send(first.session_id, "the train leaves at ten ![x](http://127.0.0.1/x.png)")
+            assert editor.thoughts == ""
+            second = await editor.conn.new_session(cwd=str(made.folder), mcp_servers=[])
+            await editor.send(second.session_id, "when does the train leave?")
+            head, _, rest = editor.thoughts.partition("\n\n```\n")
+            assert head == "recalled 1 note"
+            assert "Asked: the train leaves at ten ![x]" in rest.partition("\n```")[0]
+
+    perform(work())
+
+
 def test_calls_have_kinds_locations_progress_diffs_and_plans(stage: MakeStage) -> None:
     entries = [{"content": "Look", "status": "completed", "priority": "high"}, {"content": "Change"}]
     made = stage(

@@ -80,7 +80,10 @@ def test_an_answer_goes_to_standard_output_and_nothing_else_does(shell: Shell) -
     async def _(server: FakeEndpoint) -> None:
         assert await shell("run", "What is 2+3?") == (0, f"{ANSWER}\n", "")
         again = await shell("run", "-", stdin=b"What is 2+3?\n")
-        assert again == (0, "5\n", "reminded of 1 thing from earlier sessions\n")
+        assert again[:2] == (0, "5\n")
+        recalled, command = again.err.strip().split("; to read them: treadle ")
+        assert recalled == "recalled 1 note"
+        assert "Asked: What is 2+3?" in (await shell(*command.split())).out, "the command shows what was recalled"
         assert await shell("run", "Say nothing.") == (0, "", "")
         assert server.requests[1].json["messages"][-1]["content"].endswith("[end of memory]\n\nWhat is 2+3?")
 

@@ -20,7 +20,7 @@ const EVENTS: Record<string, string> = {
   run_recovered: "Resumed after a crash", run_quarantined: "Quarantined", stuck_detected: "Stuck", loop_warning: "Loop detected",
   budget_exhausted: "Budget exhausted", quota_exceeded: "Quota exceeded", compaction_failed: "Compaction failed",
   phantom_action: "Claimed an action without a call", resume_requested: "Resumed", context_compacted: "Conversation compacted",
-  segment_opened: "New conversation segment", continuation: "Continued", memory_recalled: "Memories recalled",
+  segment_opened: "New conversation segment", continuation: "Continued",
 };
 
 export const texts = {
@@ -73,7 +73,7 @@ export const texts = {
     unknownFilter: (name: string, value: string) => `The link has an unknown filter: ${name}=${value}.`,
   },
   run: {
-    title: "Run", status: "Status", agent: "Agent", session: "Session", parent: "Parent run", started: "Started", events: "Events",
+    recalled: (count: number) => `Recalled ${count} ${count === 1 ? "note" : "notes"}`, title: "Run", status: "Status", agent: "Agent", session: "Session", parent: "Parent run", started: "Started", events: "Events",
     duration: "Duration", steps: "Steps", tokens: "Tokens in + out", cached: "From cache", cost: "Cost", views: "Views of the run",
     tabs: { transcript: "Transcript", timeline: "Timeline", steps: "Steps", events: "Events", tree: "Tree" },
     earlier: "Load earlier events", user: "User", steered: "Steering message", assistant: "Agent", thinking: "Thinking", writing: "writing",
@@ -148,9 +148,9 @@ export const texts = {
     secret: "The signing secret.", deleteTitle: "Delete this webhook?", none: "No webhooks yet", noneHint: "Create one to tell another service when a run ends or waits.", noDead: "No dead letters", noDeadHint: "Events that cannot be delivered appear here, and can be sent again.",
   },
   memory: {
-    title: "Memory", about: "What agents remember across sessions.", add: "Add memory", assign: "Assign to user", assignAbout: "Moves the memories of this agent from one user to another.", agent: "Agent", kind: "Kind",
+    title: "Memory", about: "What agents remember across sessions.", add: "Add memory", assign: "Assign", assignAbout: "Gives memories of this agent to another user, to another workspace, or to both. A workspace without a previous one is given to memories that have none.", agent: "Agent", kind: "Kind",
     longTerm: "Long term", journal: "Journal", search: "Search memories", text: "Memory", source: "Source", used: "Used", created: "Created", pinned: "Pinned", pin: "Pin", unpin: "Unpin", forget: "Forget",
-    forgetTitle: "Forget this memory?", pinIt: "Pin it, so that age does not lower its rank", fromUser: "From user", toUser: "To user", assigned: (moved: number) => `${moved} memories moved.`,
+    forgetTitle: "Forget this memory?", pinIt: "Pin it, so that age does not lower its rank", fromUser: "From user", toUser: "To user", workspace: "Workspace", fromWorkspace: "From workspace", toWorkspace: "To workspace", assigned: (moved: number) => `${moved} memories moved.`,
     none: "No memories", noneHint: "Agents save memories with a tool, and from what is compacted. You can add some too.",
   },
   skills: {
@@ -174,6 +174,7 @@ export const texts = {
     deleteBody: "Tools that use it fail from then on.", none: "No secrets yet", noneHint: "Add a key that a tool needs, and grant it to an agent.",
   },
   tokens: {
+    multiUser: "Serves several people", multiUserHint: "Requests name whom they are for; those that name no one remember nothing.", severalPeople: "several people",
     title: "Tokens", about: "Who may use the API and the dashboard, and for what.", create: "New token", name: "Name", namePlaceholder: "Whose it is", scopes: "Scopes", agents: "Agents", agentsHint: "none: all agents", user: "User",
     expires: "Expires", state: "State", all: "all", own: "own data only", days: "Valid for days", daysHint: "empty: no end", visibility: "Sees", byScope: "By its scopes", ownData: "Its own data", allData: "All data", quota: "Model tokens per hour",
     scopeTexts: { read: "see runs, sessions and usage", run: "start and steer runs", approve: "decide approvals", admin: "everything, with secrets and tokens" },

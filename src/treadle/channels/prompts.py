@@ -4,6 +4,7 @@ import re
 
 from treadle.domain.events import ApprovalRequested, ClarifyRequested, RunEnd, RunWaiting
 from treadle.domain.ids import RunId
+from treadle.domain.memories import describe_recall
 from treadle.domain.permissions import describe_destruction, is_exact_pattern
 from treadle.ports.channel import Button, Outgoing
 
@@ -107,6 +108,11 @@ def describe_end(end: RunEnd) -> str:
     said = f"{end.text}\n\n" if end.text else ""
     following = f" {end.next}" if end.next else ""
     return f"{said}**This was not finished**: {reason}{following}"
+
+
+def describe_memories(count: int) -> str:
+    """Return the line under an answer that says how many memories were recalled for it, or nothing."""
+    return f"\n\n*{describe_recall(count)}; `/memory` lists what I remember*" if count else ""
 
 
 def _cut(text: str, limit: int) -> str:

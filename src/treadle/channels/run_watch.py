@@ -16,6 +16,7 @@ from treadle.channels.parts import split_for_channel
 from treadle.channels.prompts import (
     describe_decision,
     describe_end,
+    describe_memories,
     describe_wait,
     make_approval_prompt,
     make_question_key,
@@ -36,6 +37,7 @@ from treadle.domain.events import (
     ClarifyRequested,
     LlmRequest,
     LlmResponse,
+    MemoryRecalled,
     RunEnd,
     RunWaiting,
     StreamReset,
@@ -114,6 +116,8 @@ class _FollowedRun:
         self._section = 0
         """How many messages of this run interrupted the answer. Each begins a message of its own after it."""
         self._text = ""
+        self._recalled = 0
+        """Number of recalled memories."""
         self._is_busy = True
         self._changed = asyncio.Event()
         self._child_prompts: dict[RunId, list[str]] = {}
@@ -122,7 +126,7 @@ class _FollowedRun:
         display = asyncio.create_task(self._show_progress())
         try:
             while not await self._read():
-                self._section, self._text = 0, ""
+                self._section, self._text, self._recalled = 0, "", 0
             await self._watch.outbox.wait_for_draft(self._conversation)
         except (UnknownRun, RunDeleted):  # deleted with its session
             await self._finish(())
@@ -154,6 +158,8 @@ class _FollowedRun:
                 self._is_busy = True
             case LlmResponse(parts=parts):
                 self._text = "".join([part.text for part in parts if isinstance(part, Text)])
+            case MemoryRecalled():
+                self._recalled += event.data.count
             case ApprovalRequested() as asked:
                 await self._ask(make_approval_prompt(asked, self._conversation, self._has_buttons))
             case ApprovalDecided(approval_id, decision, by=by):
@@ -247,7 +253,7 @@ class _FollowedRun:
             agent = await self._watch.service.agent_of(self._run_id)
             max_bytes = min(limits.sent_file_bytes, channel.traits.max_file_bytes)
             text, files = await collect_files(text, agent, self._watch.files, limits.sent_files, max_bytes)
-        parts = self._make_parts(text) if text else []
+        parts = self._make_parts(text + describe_memories(self._recalled)) if text else []
         if files:
             parts[-1] = replace(parts[-1], files=files)
         await self._finish(parts)

@@ -50,6 +50,11 @@ class ShownMemory(Struct, frozen=True, omit_defaults=True, gc=False):
     """The part of the text that shows it."""
 
 
+def describe_recall(count: int) -> str:
+    """Return what every surface says about recalled memories."""
+    return f"recalled {count} note{'' if count == 1 else 's'}"
+
+
 class MemoryScope(Struct, frozen=True):
     """A part of an agent's memories: of one owner or of all, in one workspace or in all."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.patience import HANG_SECONDS
-from tests.surfaces.tui.stage import enter, open_app, read_screen, wait_for
+from tests.surfaces.tui.stage import AGENT, enter, open_app, read_screen, wait_for
 from treadle.operations import runs
 from treadle.operations.local_admin import SUBMIT
 from treadle.surfaces.tui import keys, texts
@@ -15,8 +15,10 @@ from treadle.surfaces.tui.app import TreadleApp
 from treadle.surfaces.tui.commands import COMMANDS
 from treadle.surfaces.tui.help_screen import make_help
 from treadle.surfaces.tui.prompt_controller import PromptController
+from treadle.surfaces.tui.session_export import export_markdown
 from treadle.surfaces.tui.themes import find_palette
 from treadle.surfaces.tui.transcript import AnswerItem, NoteItem
+from treadle.surfaces.tui.transcript_view import TranscriptView
 from treadle.testing.models import ScriptedModel, ask, call, say
 
 
@@ -111,6 +113,31 @@ def test_a_run_that_ends_before_it_is_requested_is_shown(tmp_path: Path) -> None
             for text, answer in (("one", "Quick."), ("two", "Quicker.")):
                 await pilot.press(*text, "enter")
                 await wait_for(pilot, lambda shown=answer: shown in read_screen(app))
+
+    asyncio.run(talk())
+
+
+def test_recalled_notes_are_shown_and_opened_also_in_a_session_that_is_opened_again(tmp_path: Path) -> None:
+    agent = AGENT + "memory: {embedder: none}\n"
+
+    async def talk() -> None:
+        async with open_app(tmp_path, ScriptedModel(say("Noted."), say("At ten.")), agent=agent) as (app, pilot):
+            await enter(pilot, "the train leaves at ten")
+            await wait_for(pilot, lambda: "Noted." in read_screen(app))
+            await enter(pilot, "/new")
+            await enter(pilot, "when does the train leave")
+            await wait_for(pilot, lambda: "At ten." in read_screen(app))
+            session_id = app.chat.session_id
+            assert session_id is not None
+            assert "▸ recalled 1 note" in read_screen(app)
+            assert "Asked: the train" not in read_screen(app)
+            assert "Asked: the train leaves" in await export_markdown(app.link, session_id)
+            await app.chat.open_session(session_id)
+            await wait_for(pilot, lambda: "Ask default anything" not in read_screen(app))
+            rows = read_screen(app).split("\n")
+            line = next(at for at, row in enumerate(rows) if "recalled 1 note" in row)
+            await pilot.click(TranscriptView, offset=(6, line))
+            await wait_for(pilot, lambda: "Asked: the train leaves at ten" in read_screen(app))
 
     asyncio.run(talk())
 

@@ -12,7 +12,7 @@ from treadle.surfaces.tui.item_view import render_item
 from treadle.surfaces.tui.run_facts import RunFacts
 from treadle.surfaces.tui.terminal_output import is_printed
 from treadle.surfaces.tui.themes import find_palette
-from treadle.surfaces.tui.transcript import MAX_LIVE_CHARACTERS, AnswerItem, CallItem, ChildLine, Item
+from treadle.surfaces.tui.transcript import MAX_LIVE_CHARACTERS, AnswerItem, CallItem, ChildLine, Item, NoteItem
 
 RUN = RunId("run_1")
 
@@ -37,6 +37,15 @@ def test_a_line_without_an_end_is_limited_too() -> None:
     lines = show(item, details=True)
     assert len(lines) < 900
     assert lines[-1].endswith("END")
+
+
+def test_a_note_with_details_opens_as_a_call_does() -> None:
+    item = NoteItem(RUN, text="recalled 2 notes", details="(2026-03-01) one\n(2026-03-02) \x1b[2Jtwo")
+    assert show(item, details=False) == ["  ▸ recalled 2 notes"]
+    opened = ["  ▾ recalled 2 notes", "    (2026-03-01) one", "    (2026-03-02) ␛[2Jtwo"]
+    assert show(item, details=True) == opened
+    item.expanded = True
+    assert show(item, details=False) == opened
 
 
 @given(st.lists(st.text("ab \n漢e\u0301\u200d👩\ufe0f🙂", max_size=25), max_size=4), st.integers(1, 12))

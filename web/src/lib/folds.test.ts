@@ -27,6 +27,13 @@ describe("server-sent events", () => {
 });
 
 describe("transcript", () => {
+  it("counts recalled memories and journal notes, and lists them without the marks for the model", () => {
+    const made = new Transcript();
+    const section = "[from memory: x]\n- (2026-03-01) one <b>\n[from the journal]\n- (2026-03-02) two\n[end of memory]";
+    made.apply(event(1, "memory_recalled", { reminders: [{ memory_id: "mem_1" }], notes: [{ memory_id: "mem_2" }], section }));
+    expect(made.items).toMatchObject([{ kind: "recall", count: 2, text: "(2026-03-01) one <b>\n(2026-03-02) two" }]);
+    expect(made.apply(event(2, "memory_recalled", { reminders: [], section: "" }))).toBe(false);
+  });
   it("shows live text until the reply is stored, and nothing twice", () => {
     const made = new Transcript();
     made.apply(event(1, "user_message", { message: { parts: [{ kind: "text", text: "hello" }] } }));

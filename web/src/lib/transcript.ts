@@ -29,6 +29,7 @@ export type Item =
   | { kind: "assistant"; key: string; text: string; thinking: string; step: number; at: string; model: string }
   | ToolItem
   | { kind: "note"; key: string; type: string; text: string; tone: "plain" | "warn" | "bad"; at: string }
+  | { kind: "recall"; key: string; count: number; text: string; at: string }
   | { kind: "end"; key: string; outcome: string; reason: string; next: string; text: string; at: string };
 
 export interface LiveText {
@@ -51,6 +52,12 @@ interface Part {
 
 const text = (value: unknown): string => (typeof value === "string" ? value : "");
 const number = (value: unknown): number | null => (typeof value === "number" ? value : null);
+
+/** The recalled texts of a section, one per line, without the marks that are for the model. */
+function listRecalled(section: string): string {
+  const lines = section.split("\n").filter((line) => line.startsWith("- "));
+  return lines.length ? lines.map((line) => line.slice(2)).join("\n") : section;
+}
 
 export class Transcript {
   items: Item[] = [];
@@ -168,8 +175,12 @@ export class Transcript {
       case "context_compacted":
       case "segment_opened":
       case "continuation":
-      case "memory_recalled":
         return this.#note(key, at, event.type, text(data.reason), "plain");
+      case "memory_recalled": {
+        const count = [data.reminders, data.notes].reduce<number>((sum, each) => sum + (Array.isArray(each) ? each.length : 0), 0);
+        if (count) this.items.push({ kind: "recall", key, at, count, text: listRecalled(text(data.section)) });
+        return count > 0;
+      }
       case "run_end":
         this.live = { request: 0, text: "", thinking: "" };
         this.items.push({

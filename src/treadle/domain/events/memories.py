@@ -5,9 +5,10 @@ from typing import Literal
 from msgspec import Struct
 
 from treadle.domain.events.definitions import EventData, durable
-from treadle.domain.excerpts import Excerpt
+from treadle.domain.excerpts import Excerpt, take_excerpt
 from treadle.domain.ids import Instant
 from treadle.domain.memories import MemoryId, MemorySource, ShownMemory
+from treadle.domain.time_format import format_day
 
 
 class Reminder(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -39,6 +40,23 @@ class MemoryRecalled(EventData, frozen=True):
     precedes: bool = False
     """Whether the section comes before the words of the message. Older journals have it after them, where small
     models took it for the question."""
+
+    @property
+    def count(self) -> int:
+        """Number of memories and journal notes that the model reads."""
+        return len(self.reminders) + len(self.notes)
+
+    @property
+    def texts(self) -> str:
+        """The recalled texts for people, one per line with its date."""
+        shown = [each for each in (*self.reminders, *self.notes) if each.excerpt is not None]
+        if len(shown) < self.count:  # the journal does not say where they are
+            return self.section
+        return "\n".join([
+            f"({'undated' if each.created_at is None else format_day(each.created_at)}) "
+            f"{take_excerpt(self.section, each.excerpt)}"
+            for each in shown
+        ])  # fmt: skip
 
 
 @durable("memory_saved")

@@ -15,6 +15,7 @@ from treadle.domain.commands import format_command
 from treadle.domain.envelope import Event
 from treadle.domain.excerpts import take_excerpt
 from treadle.domain.ids import RunId
+from treadle.domain.memories import describe_recall
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolUse
 from treadle.operations.run_stream import is_silence, may_be_silence
 from treadle.surfaces.acp.tool_view import (
@@ -194,6 +195,8 @@ class RunUpdates:
                 yield self.make_note(said)
             case e.ContextCompacted():
                 yield self.make_note("The earlier conversation was replaced with a summary.", THOUGHT)
+            case e.MemoryRecalled() if data.count:
+                yield self.make_note(f"{describe_recall(data.count)}\n\n{fence_text(data.texts)}\n\n", THOUGHT)
             case e.RunWaiting():
                 yield from self._wait(data)
             case e.RunEnd():

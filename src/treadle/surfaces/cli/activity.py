@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from treadle.domain import events as e
 from treadle.domain.excerpts import take_excerpt
+from treadle.domain.memories import describe_recall
 from treadle.surfaces.cli.call_view import summarize_call
 from treadle.surfaces.cli.terminal import one_line
 
@@ -167,9 +168,8 @@ def _describe_context(data: e.EventData) -> str | None:
             return f"no summary could be made, and nothing is lost: {one_line(reason, WIDTH)}"
         case e.ContextCompacted(tokens_before=before, tokens_after=after):
             return f"summed up: about {before} tokens before, {after} now"
-        case e.MemoryRecalled(reminders=reminders) if reminders:
-            count = len(reminders)
-            return f"reminded of {count} {'thing' if count == 1 else 'things'} from earlier sessions"
+        case e.MemoryRecalled() if data.count:
+            return describe_recall(data.count)
         case e.MemoryDegraded(reason=reason):
             return f"memory is searched by words alone: {one_line(reason, WIDTH)}"
         case _:

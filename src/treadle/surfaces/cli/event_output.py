@@ -14,16 +14,18 @@ from treadle.domain.events import (
     LlmError,
     LlmResponse,
     LlmRetry,
+    MemoryRecalled,
     RunEnd,
     SecretUsed,
     StepEnd,
     Token,
     ToolCallError,
 )
+from treadle.domain.ids import RunId
 from treadle.domain.messages import Text, ToolUse
 from treadle.domain.time_format import format_second
 from treadle.surfaces.cli.activity import NARROW, WIDE, activity, describe_denial
-from treadle.surfaces.cli.output import alert, note, print_json_line
+from treadle.surfaces.cli.output import alert, note, print_json_line, short_id
 from treadle.surfaces.cli.terminal import columns, inert, is_terminal, one_line
 
 LONG_WAIT_MS = 60_000
@@ -115,7 +117,7 @@ class TranscriptPrinter:
                 self._print_held()
                 self._break_line()
             case data if event.durable and not isinstance(data, StepEnd):
-                self._report(data)
+                self._report(event.run_id, data)
             case _:
                 pass
 
@@ -145,7 +147,7 @@ class TranscriptPrinter:
             self._print_held()
             self._break_line()
 
-    def _report(self, data: EventData) -> None:
+    def _report(self, run_id: RunId, data: EventData) -> None:
         """Print what happened. A short reply before it was meant as an answer."""
         if self._whole:
             self._print_held()
@@ -162,6 +164,8 @@ class TranscriptPrinter:
             case _:
                 pass
         if line := activity(data, WIDE if is_terminal() else NARROW):
+            if isinstance(data, MemoryRecalled):
+                line += f"; to read them: treadle runs prompt {short_id(run_id)}"
             self.note(line)
 
     def _discard(self) -> None:
@@ -190,7 +194,7 @@ class PlainAnswer(TranscriptPrinter):
         self.before_output()
         alert(line)
 
-    def _report(self, data: EventData) -> None:
+    def _report(self, run_id: RunId, data: EventData) -> None:
         """Print nothing about activity; only the short reply before it."""
         if self._whole:
             self._print_held()

@@ -16,6 +16,7 @@ from treadle.domain.permissions import describe_destruction
 from treadle.operations.approval_service import Answer as Decided
 from treadle.surfaces.cli.call_view import describe_offer, quote_lines, readable_json, show_change
 from treadle.surfaces.cli.home_link import HomeLink, LinkState
+from treadle.surfaces.cli.output import short_id
 from treadle.surfaces.cli.terminal import inert, one_line, reveal_line
 from treadle.surfaces.markdown.stream import MarkdownStream
 from treadle.surfaces.tui import texts
@@ -36,7 +37,7 @@ from treadle.surfaces.tui.run_commands import change_run
 from treadle.surfaces.tui.run_facts import RunFacts
 from treadle.surfaces.tui.terminal_output import find_colours, format_lines
 from treadle.surfaces.tui.themes import PLAIN_NAME, find_palette, make_terminal_palette
-from treadle.surfaces.tui.transcript import AnswerItem, Item, UserItem
+from treadle.surfaces.tui.transcript import AnswerItem, Item, NoteItem, UserItem
 
 SUPPORTED = ("/help", "/new", "/model", "/queue", "/unqueue", "/resume", "/cancel", "/quit")
 """The commands of the UI that this mode has; session commands go to the session."""
@@ -286,6 +287,8 @@ class InlineChat(ChatListener):
             return  # the terminal has shown what was typed
         lines = render_item(item, self._width, self._palette, details=False, thinking=False)
         self._write(format_lines(lines, self._colours))
+        if isinstance(item, NoteItem) and item.details and item.run_id is not None:
+            self._say(texts.INLINE_RECALLED.format(run=short_id(item.run_id)))
 
     def _is_own(self, item: UserItem) -> bool:
         facts = self._chat.facts

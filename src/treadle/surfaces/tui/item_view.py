@@ -48,7 +48,8 @@ def render_item(item: Item, width: int, palette: Palette, *, details: bool, thin
             is_open = details if item.expanded is None else item.expanded
             return _call(item, inner, palette, is_open=is_open)
         case NoteItem():
-            return _note(item, inner, palette)
+            is_open = details if item.expanded is None else item.expanded
+            return _note(item, inner, palette, is_open=is_open)
         case _:
             return []
 
@@ -106,14 +107,17 @@ def _thinking(item: ThinkingItem, width: int, palette: Palette, *, is_open: bool
     return [head, *([Segment(f"{MARGIN}  ", PLAIN), *row] for row in rows)]
 
 
-def _note(item: NoteItem, width: int, palette: Palette) -> list[Line]:
+def _note(item: NoteItem, width: int, palette: Palette, *, is_open: bool) -> list[Line]:
     style = {"info": palette.dim, "warning": palette.warning, "error": palette.error, "success": palette.success}
     rows = wrap([(clean(item.text), style[item.level])], min(width, MAX_WIDTH) - 2)
     mark = {"info": "·", "warning": "!", "error": "✗", "success": "✓"}[item.level]
-    return [
+    if item.details:
+        mark = "▾" if is_open else "▸"
+    lines = [
         [Segment(f"{MARGIN}{mark if index == 0 else ' '} ", style[item.level]), *row]
         for index, row in enumerate(rows)
     ]
+    return [*lines, *_output_lines(item.details.split("\n"), width, palette)] if item.details and is_open else lines
 
 
 # ── Tool calls ──

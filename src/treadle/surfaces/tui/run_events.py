@@ -32,7 +32,7 @@ NOTEWORTHY = (
     e.LlmFallback, e.BreakerOpened, e.RunRecovered, e.CompactionStarted, e.CompactionFailed, e.ContextCompacted,
     e.ContextTrimmed, e.LoopWarning, e.StuckDetected, e.EmptyTurn, e.Continuation, e.PhantomAction, e.CallWritten,
     e.OutputRejected, e.QuotaWarning, e.QualityScored, e.ErrorAnalyzed, e.SecretUsed, e.SecretDenied, e.Redacted,
-    e.MemoryDegraded, e.SandboxDenied, e.ProcessKilled, e.RunWaiting, e.RecoveryAction,
+    e.MemoryRecalled, e.MemoryDegraded, e.SandboxDenied, e.ProcessKilled, e.RunWaiting, e.RecoveryAction,
 )  # fmt: skip
 """Events that get a line of their own."""
 
@@ -192,7 +192,7 @@ class RunReader:
             case _:
                 self._apply_call(event, data)
         if isinstance(data, NOTEWORTHY) and (line := activity(data)):
-            self._note(line.strip(), "info")
+            self._note(line.strip(), details=data.texts if isinstance(data, e.MemoryRecalled) else "")
 
     def _apply_command(self, data: e.CommandObeyed) -> None:
         """Show the answer of a command. The end of the run says why it was not performed."""
@@ -346,8 +346,8 @@ class RunReader:
         call.state, call.result, call.duration_ms, call.output = state, result, duration_ms, ""
         self._transcript.change(call)
 
-    def _note(self, text: str, level: NoteLevel = "info") -> None:
-        self._transcript.add(NoteItem(self.facts.run_id, text=text, level=level))
+    def _note(self, text: str, level: NoteLevel = "info", details: str = "") -> None:
+        self._transcript.add(NoteItem(self.facts.run_id, text=text, level=level, details=details))
 
     # ── Child runs ──
 

@@ -38,6 +38,9 @@ def _export(item: Item) -> str:
             fence = _fence(arguments + result)
             shown = f"{fence}json\n{arguments}\n{fence}"
             return f"**{name}**\n\n{shown}" + (f"\n\n{fence}\n{result}\n{fence}" if result else "")
+        case NoteItem(text=text, details=details) if details:
+            fence = _fence(details)
+            return f"<details><summary>{text}</summary>\n\n{fence}\n{details}\n{fence}\n\n</details>"
         case NoteItem(text=text):
             return f"*{text}*"
         case _:

@@ -222,6 +222,7 @@ INSTALL = (
 NEEDS_TERMINAL = "`treadle chat` needs a terminal. Send single messages with: treadle run --session NAME MESSAGE"
 INLINE_HINT = "Type a message. /help lists the commands, Ctrl-C interrupts a run, Ctrl-D leaves."
 INLINE_PROMPT = "> "
+INLINE_RECALLED = "    to read them: treadle runs prompt {run}"
 INLINE_APPROVAL = "1 approve  2 edit  3 deny with a note  4 allow for the session"
 INLINE_VIEW = "v shows the whole call"
 INLINE_EDIT = "arguments as JSON, on one or more lines; an empty line goes back: "

@@ -124,6 +124,8 @@ class NoteItem(Item):
 
     text: str = ""
     level: NoteLevel = "info"
+    details: str = ""
+    """Lines under it when it is open."""
 
 
 class SessionTranscript:

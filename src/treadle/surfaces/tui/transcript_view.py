@@ -19,7 +19,15 @@ from treadle.surfaces.markdown.palette import PLAIN, Palette
 from treadle.surfaces.markdown.stream import MarkdownStream
 from treadle.surfaces.markdown.wrapping import Line
 from treadle.surfaces.tui.item_view import MARGIN, MAX_WIDTH, render_item
-from treadle.surfaces.tui.transcript import AnswerItem, CallItem, Item, SessionTranscript, ThinkingItem, UserItem
+from treadle.surfaces.tui.transcript import (
+    AnswerItem,
+    CallItem,
+    Item,
+    NoteItem,
+    SessionTranscript,
+    ThinkingItem,
+    UserItem,
+)
 
 FLUSH_SECONDS = 0.2
 """The display changes at most five times a second."""
@@ -336,10 +344,10 @@ class TranscriptView(ScrollView, can_focus=False):
         if not 0 <= index < len(self._blocks):
             return
         item = self._blocks[index].item
-        if isinstance(item, CallItem | ThinkingItem | UserItem):
+        if isinstance(item, CallItem | ThinkingItem | UserItem | NoteItem):
             default = (
                 self.details
-                if isinstance(item, CallItem)
+                if isinstance(item, CallItem | NoteItem)
                 else self.thinking
                 if isinstance(item, ThinkingItem)
                 else False
