@@ -127,3 +127,21 @@ def test_a_user_with_other_rights_does_not_get_the_pages_of_another(browser: Bro
     expect(page.get_by_role("link", name="Vault")).to_have_count(0)
     expect(page.get_by_role("dialog")).to_have_count(0)
     visitor.context.close()
+
+
+def test_recalled_notes_open_as_plain_text_and_sessions_show_their_folder(visitor: Visitor, board: Board) -> None:
+    board.call("POST", "/v1/agents", {"name": "keen", "model": "fake/m", "memory": {"embedder": "none"}})
+    board.call(
+        "POST", "/v1/memory", {"agent": "keen", "text": "The train <b>leaves</b> at ![ten](http://127.0.0.1/x)."}
+    )
+    page = visitor.see("/chat?agent=keen")
+    page.get_by_label("Message", exact=True).fill("when does the train leave?")
+    page.get_by_role("button", name="Send").click()
+    page.wait_for_url(re.compile(r"/chat/ses_"))
+    line = page.get_by_text("Recalled 1 note", exact=True)
+    expect(line).to_be_visible()
+    text = page.get_by_text("The train <b>leaves</b> at ![ten](http://127.0.0.1/x).")
+    expect(text).to_be_hidden()
+    line.click()
+    expect(text).to_be_visible()
+    expect(page.get_by_label("Sessions", exact=True).get_by_text("/workspaces/keen").first).to_be_visible()

@@ -84,3 +84,13 @@ def test_leaving_during_a_run_asks_whether_it_continues(stage: MakeStage) -> Non
         enter(terminal, "3")
         terminal.wait_for("Open this session again", history=True)
     assert "cancelled" in made.run("runs", "list")
+
+
+def test_recalled_notes_are_announced_with_the_command_that_shows_them(stage: MakeStage) -> None:
+    made = stage(says("Noted."), says("At ten."))
+    made.run("run", "the train leaves at ten")
+    with made.open("chat", "--inline", ready=HINT) as terminal:
+        enter(terminal, "when does the train leave?")
+        terminal.wait_for("At ten.")
+        terminal.wait_for("recalled 1 note")
+        terminal.wait_for("to read them: treadle runs prompt run_")

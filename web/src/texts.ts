@@ -148,7 +148,7 @@ export const texts = {
     secret: "The signing secret.", deleteTitle: "Delete this webhook?", none: "No webhooks yet", noneHint: "Create one to tell another service when a run ends or waits.", noDead: "No dead letters", noDeadHint: "Events that cannot be delivered appear here, and can be sent again.",
   },
   memory: {
-    title: "Memory", about: "What agents remember across sessions.", add: "Add memory", assign: "Assign", assignAbout: "Gives memories of this agent to another user, to another workspace, or to both. A workspace without a previous one is given to memories that have none.", agent: "Agent", kind: "Kind",
+    title: "Memory", about: "What agents remember across sessions.", add: "Add memory", assign: "Assign", assignAbout: "Gives memories of this agent to another user, to another workspace, or to both. If only the new workspace is named, memories without a workspace get it.", agent: "Agent", kind: "Kind",
     longTerm: "Long term", journal: "Journal", search: "Search memories", text: "Memory", source: "Source", used: "Used", created: "Created", pinned: "Pinned", pin: "Pin", unpin: "Unpin", forget: "Forget",
     forgetTitle: "Forget this memory?", pinIt: "Pin it, so that age does not lower its rank", fromUser: "From user", toUser: "To user", workspace: "Workspace", fromWorkspace: "From workspace", toWorkspace: "To workspace", assigned: (moved: number) => `${moved} memories moved.`,
     none: "No memories", noneHint: "Agents save memories with a tool, and from what is compacted. You can add some too.",

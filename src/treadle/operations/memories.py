@@ -14,7 +14,7 @@ from treadle.domain.workspaces import NO_WORKSPACE, WorkspaceId
 from treadle.operations.context import Context
 from treadle.operations.memory_lines import MAX_CHARACTERS, Imported, MemoryLine, line
 from treadle.operations.operation import Operation
-from treadle.operations.refusal import Refusal
+from treadle.operations.refusal import Refusal, check_workspace_name
 from treadle.operations.schemas import AgentName, Limit, Page, WorkspaceName
 from treadle.ports.memory import Assigned, Assignment
 
@@ -207,6 +207,7 @@ async def list_memories(context: Context, request: ListMemories) -> Page[MemoryL
     owner = request.user if principal.may("admin") else _owner(context, request.user)
     if agent is not None and not principal.sees(agent):
         raise UnknownAgent(f"No agent is called `{agent}`.")
+    check_workspace_name(request.workspace, principal)
     if request.query is not None:
         if agent is None:
             raise UsageError("A search needs an agent: add ?agent=NAME.")
@@ -237,8 +238,7 @@ async def add_memory(context: Context, request: AddMemory) -> SavedMemory:
             403, "Forbidden", "Pinning a memory needs a token with the scope `admin`. Leave `pinned` out."
         )
     owner = _owner(context, request.user)
-    if request.workspace is not None and not context.principal.may("admin"):
-        raise Refusal(403, "Forbidden", "Naming a workspace needs a token with the scope `admin`. Leave it out.")
+    check_workspace_name(request.workspace, context.principal)
     workspace = request.workspace or context.service.identify(context.agents.find(request.agent)).id
     saved = await context.memory.add(request.agent, request.text, request.kind, request.pinned, owner, workspace)
     return SavedMemory(None if saved is None else saved.memory_id)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from treadle.domain.access import Principal
     from treadle.domain.agents import AgentSpec
 
 
@@ -26,6 +27,12 @@ class Refusal(Exception):
         super().__init__(detail)
         self.status = status
         self.kind = kind
+
+
+def check_workspace_name(workspace: str | None, principal: "Principal") -> None:
+    """Raise a refusal if a workspace is named by a caller that may not see the folders of the machine."""
+    if workspace is not None and not principal.may("admin"):
+        raise Refusal(403, "Forbidden", "Naming a workspace needs a token with the scope `admin`. Leave it out.")
 
 
 def refuse_other_model(model: str, agent: "AgentSpec") -> None:

@@ -12,7 +12,7 @@ from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.workspaces import Workspace
 from treadle.operations.context import Context
 from treadle.operations.operation import Operation
-from treadle.operations.refusal import refuse_other_model
+from treadle.operations.refusal import check_workspace_name, refuse_other_model
 from treadle.operations.retention import Deleted, Pruned
 from treadle.operations.runs import RunView, run_view
 from treadle.operations.schemas import Cursor, Limit, Page, WorkspaceName, moment
@@ -163,6 +163,7 @@ PRUNE = Operation(
 async def list_sessions(context: Context, request: ListSessions) -> Page[SessionView]:
     """List sessions, the latest first."""
     before, principal = None if request.cursor is None else SessionId(request.cursor), context.principal
+    check_workspace_name(request.workspace, principal)
     found = await context.sessions.newest(
         request.limit + 1,
         before,

@@ -123,3 +123,22 @@ def test_a_visitor_cannot_take_the_name_of_another_user(tmp_path: Path) -> None:
                 assert CANARY not in prompts(server, before)
 
     in_time(perform())
+
+
+def test_folders_of_the_machine_are_shown_to_administrators_alone(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with home(tmp_path) as server:
+            token = await mint(server, "read", "run", multi_user=False, user="local")
+            admin = await mint(server, "admin", multi_user=False, user="local")
+            run = await say(server, token, FACT)
+            paths = ("/v1/sessions", f"/v1/sessions/{run['session_id']}", "/v1/memory")
+            for path in paths:
+                assert str(server.home.path) not in str((await server.ask("GET", path, token=token)).json)
+                assert str(server.home.path) in str((await server.ask("GET", path, token=admin)).json)
+            folder = (await server.ask("GET", paths[1], token=admin)).json["workspace"]["id"]
+            for path in ("/v1/sessions", "/v1/memory"):
+                guess = f"{path}?workspace={folder}"
+                assert (await server.ask("GET", guess, token=token)).status == 403
+                assert len((await server.ask("GET", guess, token=admin)).json["items"]) == 1
+
+    in_time(perform())
