@@ -159,5 +159,5 @@ def test_a_session_title_is_exported(home: Home, tmp_path: Path) -> None:
 
     asyncio.run(scenario())
     asyncio.run(prune_to_file(home, file := tmp_path / "past.jsonl"))
-    titles = [json.loads(line) for line in lines(file) if b"session_title" in line]
+    titles = [each for line in lines(file) if (each := json.loads(line))["type"] == "session_title"]
     assert titles == [{"type": "session_title", "session_id": "ses_1", "title": "Numbers"}]

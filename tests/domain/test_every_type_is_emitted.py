@@ -260,10 +260,11 @@ async def long(emitted: Emitted) -> None:
 
     asked, summaries = list[ModelRequest](), list[ModelRequest]()
     async with in_virtual_time(FunctionModel(answer)) as engine:
-        hero = agent(tools=[look_long, "memory_save", "journal_write"], limits={"context_window": 2000})
+        tools = [look_long, "memory_save", "journal_write"]
+        hero = agent(tools=tools, limits={"context_window": 2000}, memory={"embedder": "none"})
         session: str | None = None
         for message in ("look", "/pin", "/compact", "/undo"):
-            run_id = await engine.submit(hero, message, session=session)
+            run_id = await engine.submit(hero, message, session=session, user="ada")
             async for event in engine.events(run_id):
                 session = event.session_id
                 emitted.add(event.type)
@@ -277,7 +278,7 @@ async def use_memory(emitted: Emitted) -> None:
             engine.add_provider("nobody", base_url="http://127.0.0.1:9/v1", api_key="x")
             hero = agent(tools=["journal_write"], memory={"embedder": "nobody/there"})
             for message in ("What does Ada like?", "What is it that Ada likes?"):
-                async for event in engine.stream(hero, message):
+                async for event in engine.stream(hero, message, user="ada"):
                     emitted.add(event.type)
 
 

@@ -354,8 +354,8 @@ def test_notes_and_memories_of_the_system_prompt_stay_as_they_were(tmp_path: Pat
     async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             one = agent(workspace=work, memory=memory)
-            await engine.run(one, "What does Ada like?")
-            second = await engine.run(one, "What is it that Ada likes?")
+            await engine.run(one, "What does Ada like?", user="ada")
+            second = await engine.run(one, "What is it that Ada likes?", user="ada")
             (work / "AGENTS.md").write_text("the second notes")
             fork = await engine.fork(second.run_id)
             await engine.wait(fork)

@@ -283,7 +283,7 @@ def test_recalled_memories_and_prompt_notes_replay(tmp_path: Path) -> None:
             engine.add_provider("nobody", base_url="http://127.0.0.1:9/v1", api_key="x")
             for place, embedder in (("message", "none"), ("message", "nobody/there"), ("system", "none")):
                 hero = agent(tools=["journal_write"], workspace=work, memory={"place": place, "embedder": embedder})
-                result = await engine.run(hero, "What does Ada like?", asker="terminal")
+                result = await engine.run(hero, "What does Ada like?", asker="terminal", user="ada")
                 (work / "AGENTS.md").write_text(f"Now with {place}.\n")
                 await same(engine, result.run_id)
             events = await journal(engine, result.run_id)

@@ -55,7 +55,7 @@ async def talk(folder: Path, *told: tuple[str, str]) -> list[str]:
     script = [step for _, about in told for step in a_run(about)]
     async with opened(folder, ScriptedModel(*script)) as engine:
         return [
-            (await engine.run(hero, f"Tell me of the {about}.", callbacks, session=session)).run_id
+            (await engine.run(hero, f"Tell me of the {about}.", callbacks, session=session, user="ada")).run_id
             for session, about in told
         ]
 
@@ -98,7 +98,7 @@ def test_nothing_of_a_deleted_session_is_left_in_the_files(tmp_path: Path) -> No
             body = f'{{"run_id": "{run_id}", "text": "{CANARY}"}}'.encode()
             db.execute("INSERT INTO requests VALUES ('', 'POST /v1/x', 'key', x'00', 5e9, 202, ?)", (body,))
             db.execute("INSERT INTO requests VALUES ('', 'POST /v1/x', 'other', x'00', 5e9, 202, x'7b7d')")
-            db.execute("INSERT INTO memory_spaces SELECT 1, agent_id, 'local', 'any', 2, 9 FROM agents")
+            db.execute("INSERT INTO memory_spaces SELECT 1, agent_id, 'ada', 'any', 2, 9 FROM agents")
             db.execute("INSERT INTO memory_codes SELECT 1, id, x'01' FROM memories")
             db.execute("INSERT INTO memory_vectors SELECT 1, id, x'0102' FROM memories")
         before = in_the_files(tmp_path)
@@ -184,8 +184,8 @@ def test_sessions_that_recalled_its_memories_are_named(tmp_path: Path) -> None:
     async def scenario() -> None:
         hero = agent(memory={"embedder": "none"})
         async with opened(tmp_path, ScriptedModel(say("Ada likes green tea."), say("Green tea."))) as engine:
-            await engine.run(hero, "What does Ada like to drink?", session="ses_1")
-            await engine.run(hero, "What was it that Ada likes to drink?", session="ses_2")
+            await engine.run(hero, "What does Ada like to drink?", session="ses_1", user="ada")
+            await engine.run(hero, "What was it that Ada likes to drink?", session="ses_2", user="ada")
         assert (await delete(tmp_path, "ses_1")).recalled_in == ("ses_2",)
 
     asyncio.run(scenario())

@@ -341,7 +341,7 @@ def remember(folder: Path) -> list[Recorded]:
         async with opened(folder, model) as engine:
             for place in ("message", "message", "system"):
                 hero = agent(tools=["journal_write"], memory={"place": place, "embedder": "none"})
-                result = await engine.run(hero, "What does Ada like?", asker="terminal")
+                result = await engine.run(hero, "What does Ada like?", asker="terminal", user="ada")
                 found.append(await record(engine, result.run_id))
             assert any(isinstance(event.data, e.MemoryRecalled) for event in await journal(engine, result.run_id))
         return found

@@ -26,7 +26,7 @@ from treadle.tools.files.private_files import (
     PRIVATE_TO_WRITE,
     find_listed_places,
 )
-from treadle.tools.files.workspace import Workspace, open_workspace
+from treadle.tools.files.workspace import OpenWorkspace, open_workspace
 from treadle.tools.toolset import ToolDecorator
 
 WRITE_ONLY_TOOL = "write_file"
@@ -53,7 +53,7 @@ class PathJudgedTool(ToolDecorator):
             return private or executed
         return msgspec.structs.replace(private, reason=f"{private.reason}; {executed.reason}")
 
-    def _find_private(self, workspace: Workspace, path: str) -> Concern | None:
+    def _find_private(self, workspace: OpenWorkspace, path: str) -> Concern | None:
         try:
             with workspace.locate_unvetted(path) as place:
                 privacy, status = workspace.privacy, place.status()
@@ -69,7 +69,7 @@ class PathJudgedTool(ToolDecorator):
             "private", f"{PRIVATE_PREFIX}it {verb} {display_name(full_path)} ({display_name(what)})", (full_path,)
         )
 
-    def _find_executed(self, workspace: Workspace, path: str) -> Concern | None:
+    def _find_executed(self, workspace: OpenWorkspace, path: str) -> Concern | None:
         """Return a concern if the call writes a file that another program executes later."""
         if self.spec.effect != "write":
             return None

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from treadle.ports.tool import ToolError
 from treadle.tools.files.name_display import display_name
 from treadle.tools.files.path_errors import explain_os_error
-from treadle.tools.files.workspace import CURRENT_FOLDER, OpenPath, Workspace
+from treadle.tools.files.workspace import CURRENT_FOLDER, OpenPath, OpenWorkspace
 
 _MAX_TRIES = 1000
 """How many times to try a file that another program is writing. Each try waits. On a busy machine, where that
@@ -68,7 +68,7 @@ class WriteTarget:
 
 
 @contextmanager
-def lock_for_writing(workspace: Workspace, path: str) -> Generator[WriteTarget]:
+def lock_for_writing(workspace: OpenWorkspace, path: str) -> Generator[WriteTarget]:
     """Open the file at this path and lock it against other writers. Create missing folders."""
     for _ in range(_MAX_TRIES):
         with ExitStack() as held:

@@ -15,7 +15,7 @@ from treadle.tools.files.name_display import display_name
 from treadle.tools.files.path_errors import HiddenPlaceError
 from treadle.tools.files.private_files import find_listed_places
 from treadle.tools.files.text import read_text
-from treadle.tools.files.workspace import OpenPath, Workspace, open_workspace
+from treadle.tools.files.workspace import OpenPath, OpenWorkspace, open_workspace
 from treadle.tools.files.write import encode_content
 
 
@@ -35,7 +35,7 @@ def find_fault(tool: str, arguments: Any, scene: CallEnvironment, kinds: frozens
     return None
 
 
-def _check_edit(arguments: Any, workspace: Workspace, may_read: bool) -> None:
+def _check_edit(arguments: Any, workspace: OpenWorkspace, may_read: bool) -> None:
     check_texts(arguments.old, arguments.new)
     workspace.protection.refuse_folder(workspace.resolve_to_write(arguments.path))
     with workspace.locate_unvetted(arguments.path) as place:
@@ -57,13 +57,13 @@ def _check_edit(arguments: Any, workspace: Workspace, may_read: bool) -> None:
             ) from None
 
 
-def _check_read(arguments: Any, workspace: Workspace, may_read: bool) -> None:
+def _check_read(arguments: Any, workspace: OpenWorkspace, may_read: bool) -> None:
     with workspace.locate_unvetted(arguments.path) as place:
         if not _is_private(place, workspace):
             os.close(_open(place, may_read))
 
 
-def _check_write(arguments: Any, workspace: Workspace, may_read: bool) -> None:
+def _check_write(arguments: Any, workspace: OpenWorkspace, may_read: bool) -> None:
     encode_content(arguments.path, arguments.content)
     workspace.protection.refuse_folder(workspace.resolve_to_write(arguments.path))
     if not _leads_to_a_name(arguments.path, workspace):
@@ -74,7 +74,7 @@ def _check_write(arguments: Any, workspace: Workspace, may_read: bool) -> None:
             os.close(_open(place, may_read))  # raises an error that says what is there
 
 
-def _leads_to_a_name(path: str, workspace: Workspace) -> bool:
+def _leads_to_a_name(path: str, workspace: OpenWorkspace) -> bool:
     """Return whether the folders of a path exist. Raise ToolError if they cannot be created."""
     try:
         with workspace.locate_unvetted(path):
@@ -87,7 +87,7 @@ def _leads_to_a_name(path: str, workspace: Workspace) -> bool:
         return False
 
 
-def _can_create(path: str, workspace: Workspace) -> bool:
+def _can_create(path: str, workspace: OpenWorkspace) -> bool:
     """Return whether the folders of a path are missing and can be created. Raise ToolError if one is a file."""
     for parent in PurePosixPath(path).parents:
         try:
@@ -114,14 +114,14 @@ def _open(place: OpenPath, may_read: bool) -> int:
     return place.open()
 
 
-def _is_private(place: OpenPath, workspace: Workspace) -> bool:
+def _is_private(place: OpenPath, workspace: OpenWorkspace) -> bool:
     status, privacy = place.status(), workspace.privacy
     if privacy.find_place(place.path) is not None:
         return True
     return status is not None and privacy.is_linked(place.path, status)
 
 
-_CHECKS: Mapping[str, Callable[[Any, Workspace, bool], None]] = {
+_CHECKS: Mapping[str, Callable[[Any, OpenWorkspace, bool], None]] = {
     "edit_file": _check_edit,
     "read_file": _check_read,
     "write_file": _check_write,

@@ -13,7 +13,7 @@ from treadle.ports.tool import ToolError
 from treadle.tools.files.ignore_rules import SKIPPED_FOLDERS, IgnoreRules
 from treadle.tools.files.name_display import display_name
 from treadle.tools.files.private_files import NO_PRIVACY
-from treadle.tools.files.workspace import CURRENT_FOLDER, OPEN_FOLDER_FLAGS, OpenPath, Workspace
+from treadle.tools.files.workspace import CURRENT_FOLDER, OPEN_FOLDER_FLAGS, OpenPath, OpenWorkspace
 
 _MAX_ENTRIES = 200_000
 _MAX_ENTRIES_PER_FOLDER = 50_000
@@ -39,12 +39,12 @@ class FolderWalk:
         self._entry_count = 0
         self._skipped: list[str] = []
         self._private: list[str] = []
-        self._workspace: Workspace | None = None
+        self._workspace: OpenWorkspace | None = None
         self.cut: str | None = None
         """Why the walk ended early."""
 
     @contextmanager
-    def start(self, workspace: Workspace, path: str) -> Generator[tuple[str, Iterator[FolderEntry]]]:
+    def start(self, workspace: OpenWorkspace, path: str) -> Generator[tuple[str, Iterator[FolderEntry]]]:
         """Yield the common prefix of all paths, and the entries at this path."""
         with workspace.locate(path) as place:
             found = place.status()
@@ -82,7 +82,7 @@ class FolderWalk:
         """Record a private place that the search would have included."""
         self._private.append(entry.place.path)
 
-    def _rules_above(self, workspace: Workspace, start: str) -> IgnoreRules:
+    def _rules_above(self, workspace: OpenWorkspace, start: str) -> IgnoreRules:
         rules = IgnoreRules()
         if not start:
             return rules

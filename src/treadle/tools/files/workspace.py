@@ -86,7 +86,7 @@ class OpenPath(NamedTuple):
         return f"{display_name(self.path)} is not there. {suggest_neighbours(self.folder, self.name)}"
 
 
-class Workspace:
+class OpenWorkspace:
     """The folder of a run, held open. See `open_workspace`."""
 
     def __init__(
@@ -194,7 +194,7 @@ def open_workspace(
     kinds: frozenset[Kind] = PRIVATE_TO_READ,
     engine: EnginePlaces | None = None,
     read_only: Iterable[str] = (),
-) -> Generator[Workspace]:
+) -> Generator[OpenWorkspace]:
     """Open the workspace at this folder for the duration of the block, without its hidden folders.
 
     `allowed` are private places that may be used, and files that other programs execute which may be written;
@@ -208,7 +208,9 @@ def open_workspace(
         real, folders, places = os.path.realpath(absolute), tuple(hidden), tuple(allowed)
         privacy = Privacy(real, places, kinds)
         protection = WriteProtection(real, engine or EnginePlaces(), places, read_only)
-        workspace = Workspace(descriptor, (absolute, real), _find_identities(folders), privacy, protection, folders)
+        workspace = OpenWorkspace(
+            descriptor, (absolute, real), _find_identities(folders), privacy, protection, folders
+        )
         if workspace.is_hidden_folder(descriptor):
             raise make_hidden_error(absolute)
         yield workspace
@@ -218,7 +220,7 @@ def open_workspace(
 
 def open_call_workspace(
     context: ToolContext, kinds: frozenset[Kind] = PRIVATE_TO_READ
-) -> AbstractContextManager[Workspace]:
+) -> AbstractContextManager[OpenWorkspace]:
     """Open the workspace of a call, with the private places that it may use."""
     allowed = (*context.approved, *find_listed_places(context.sandbox))
     read_only = context.sandbox.read_only
@@ -249,7 +251,7 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
 
 
 class _PathWalk:
-    def __init__(self, workspace: Workspace, root_paths: tuple[str, ...], path: str) -> None:
+    def __init__(self, workspace: OpenWorkspace, root_paths: tuple[str, ...], path: str) -> None:
         self._workspace = workspace
         self._root = workspace.root
         self._root_paths = root_paths
