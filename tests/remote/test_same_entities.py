@@ -20,7 +20,7 @@ LISTS = {
     "memory list": "/v1/memory?agent=default",
     "runs list": "/v1/runs",
     "schedules list": "/v1/schedules",
-    "sessions list": "/v1/sessions",
+    "sessions list --all": "/v1/sessions",
     "skills list": "/v1/skills",
     "tokens list": "/v1/tokens",
     "usage": "/v1/usage",

@@ -288,7 +288,7 @@ def compact_badly(folder: Path) -> list[Recorded]:
 
     async def story() -> None:
         async with in_virtual_time(FunctionModel(answer)) as engine:
-            hero = agent(tools=[long], **SMALL)
+            hero = agent(tools=[long], memory={"embedder": "none"}, **SMALL)
             session: str | None = None
             for message in (
                 "one",
@@ -301,7 +301,7 @@ def compact_badly(folder: Path) -> list[Recorded]:
                 "/memory tea",
                 "/reset",
             ):
-                result = await engine.run(hero, message, session=session)
+                result = await engine.run(hero, message, session=session, user="ada")
                 session = result.session_id
                 found.append(await record(engine, result.run_id))
 

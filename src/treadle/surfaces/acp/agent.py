@@ -43,7 +43,12 @@ from treadle.domain.version import VERSION
 from treadle.surfaces.acp.client import EditorClient
 from treadle.surfaces.acp.errors import INVALID_REQUEST, report_errors
 from treadle.surfaces.acp.home_opening import HomeOpening
-from treadle.surfaces.acp.open_session import OpenSession, check_folder, describe_refused_servers
+from treadle.surfaces.acp.open_session import (
+    OpenSession,
+    check_folder,
+    describe_refused_servers,
+    refuse_other_workspace,
+)
 from treadle.surfaces.acp.prompt_blocks import PromptBlock, read_prompt
 from treadle.surfaces.acp.settings import (
     SessionSettings,
@@ -220,7 +225,7 @@ class EditorAgent:
         if stored is None and past is None:
             raise UnknownSession(f"There is no session {session_id}. `treadle sessions list --all` shows them.")
         if past is not None:
-            await self._refuse_other_workspace(link, SessionId(session_id), folder)
+            await refuse_other_workspace(link, SessionId(session_id), folder)
         known = self._sessions.get(session_id)
         if known is not None and known.session.has_prompt:
             raise InvalidState(
@@ -233,17 +238,6 @@ class EditorAgent:
             await opened.session.read_past(is_shown=is_shown)
         self._transport.after_response(opened.begin)
         return opened
-
-    async def _refuse_other_workspace(self, link: "HomeLink", session_id: SessionId, folder: Path) -> None:
-        """Raise UsageError if a session works in another workspace: what was allowed there is not allowed here."""
-        from treadle.operations import sessions
-
-        there = (await link.call(sessions.SHOW, sessions.ShowSession(session_id))).workspace
-        if there is not None and there.id != identify_workspace(folder):
-            raise UsageError(
-                f"The session {session_id} works in {there.folder}, not in {folder}. Open that folder, "
-                f"or move the session here: `treadle chat --session {session_id} --here`."
-            )
 
     async def _read_last_settings(self, link: "HomeLink", session_id: str) -> SessionSettings | None:
         """Return what the last run of a session used; None if the session has no runs."""

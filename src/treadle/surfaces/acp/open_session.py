@@ -12,6 +12,7 @@ from treadle.domain.errors import UsageError
 from treadle.domain.ids import SessionId
 from treadle.surfaces.acp.client import EditorClient
 from treadle.surfaces.acp.settings import SessionSettings, make_spec
+from treadle.system.workspace_identity import identify_workspace
 
 if TYPE_CHECKING:
     from treadle.surfaces.cli.home_link import HomeLink
@@ -103,3 +104,15 @@ def describe_refused_servers(servers: list[Any]) -> str:
         else:
             lines.append(f"- `treadle mcp add {shlex.quote(server.name)} --url {getattr(server, 'url', 'URL')}`")
     return "\n".join(lines)
+
+
+async def refuse_other_workspace(link: "HomeLink", session_id: SessionId, folder: Path) -> None:
+    """Raise UsageError if a session works in another workspace: what was allowed there is not allowed here."""
+    from treadle.operations import sessions
+
+    there = (await link.call(sessions.SHOW, sessions.ShowSession(session_id))).workspace
+    if there is not None and there.id != identify_workspace(folder):
+        raise UsageError(
+            f"The session {session_id} works in {there.folder}, not in {folder}. Open that folder, or move the "
+            f"session here: `treadle chat --session {session_id} --here`."
+        )

@@ -43,12 +43,15 @@ def find_current_workspace() -> WorkspaceId:
 
 def use_current_folder(agent: AgentSpec) -> AgentSpec:
     """Return an agent that works in the current folder, unless it has a folder of its own."""
-    return use_folder(agent, str(Path.cwd()))
+    return use_folder(agent, "")
 
 
 def use_folder(agent: AgentSpec, folder: str) -> AgentSpec:
-    """Return an agent that works in a folder, unless it has a folder of its own."""
-    return agent if agent.workspace is not None else msgspec.structs.replace(agent, workspace=folder)
+    """Return an agent that works in a folder, or in the current one if it is empty, unless the agent has a folder
+    of its own."""
+    if agent.workspace is not None:
+        return agent
+    return msgspec.structs.replace(agent, workspace=folder or str(Path.cwd()))
 
 
 def find_agent_folder(agent: AgentSpec) -> str:

@@ -66,7 +66,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         preferences: Preferences,
         session: SessionId | None = None,
         background: str | None = None,
-        folder: Path | None = None,
+        folder: str = "",
     ) -> None:
         self.palette = find_palette(choose_theme(preferences.theme, background))  # before Textual reads NO_COLOR
         os.environ.pop("NO_COLOR", None)  # the plain theme has no colours; Textual would add greys

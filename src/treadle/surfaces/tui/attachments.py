@@ -7,8 +7,9 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from treadle.api.agent import IMAGE_TYPES, make_attachment
-from treadle.domain.attachments import format_attached_file
+from treadle.domain.attachments import format_attached_file, parse_attached_file
 from treadle.domain.messages import Image, Text
+from treadle.operations.run_control import Attachment as SentAttachment
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.item_view import format_size
 
@@ -70,3 +71,11 @@ def find_mentioned_images(text: str, folder: Path) -> list[Path]:
     """Return the images that a message names with `@`."""
     found = (find_image(name, folder) for name in _MENTION.findall(text))
     return [path for path in found if path is not None]
+
+
+def to_sent_attachment(part: Text | Image) -> SentAttachment:
+    """Return a part of a message as the API takes it."""
+    if isinstance(part, Image):
+        return SentAttachment(part.media_type, part.data)
+    name, text = parse_attached_file(part.text)
+    return SentAttachment(name=name, text=text)

@@ -4,11 +4,9 @@ import asyncio
 from collections.abc import Awaitable
 from contextlib import aclosing, suppress
 from contextvars import copy_context
-from pathlib import Path
 
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec
-from treadle.domain.attachments import parse_attached_file
 from treadle.domain.envelope import Event
 from treadle.domain.errors import ConfigError, InvalidState, StoreError, TreadleError, UsageError
 from treadle.domain.ids import RunId, SessionId
@@ -29,13 +27,13 @@ from treadle.operations.run_control import (
     SteerRun,
     StopRun,
 )
-from treadle.operations.run_control import Attachment as SentAttachment
 from treadle.operations.runs import RunView
 from treadle.operations.submissions import Submission
 from treadle.surfaces.cli.conversation import find_agent
 from treadle.surfaces.cli.home_link import HomeLink, LinkState
 from treadle.surfaces.cli.session_folder import use_folder
 from treadle.surfaces.cli.session_runs import find_next_run
+from treadle.surfaces.tui.attachments import to_sent_attachment
 from treadle.surfaces.tui.chat_state import (
     ChatListener,
     Pending,
@@ -68,7 +66,8 @@ class Chat:
         self.link = link
         self.agent_name = agent
         self.model = model
-        self.folder = Path.cwd()
+        self.folder = ""
+        """The folder of a session that continues elsewhere; empty: the current one."""
         self.session_id: SessionId | None = None
         self.title = ""
         self.queued: list[QueuedMessage] = []
@@ -109,7 +108,7 @@ class Chat:
 
     def spec(self) -> AgentSpec:
         """Return the agent as its file is now, with the chosen model. Raise UsageError if no model is set."""
-        return use_folder(find_agent(self.link.home, self.agent_name, self.model), str(self.folder))
+        return use_folder(find_agent(self.link.home, self.agent_name, self.model), self.folder)
 
     def has_model(self) -> bool:
         """Return whether a model is set for the agent. Raise ConfigError if its files cannot be read."""
@@ -122,22 +121,20 @@ class Chat:
 
     # ── Sessions ──
 
-    async def start(self, session_id: SessionId | None, folder: Path | None = None) -> None:
+    async def start(self, session_id: SessionId | None, folder: str = "") -> None:
         """Begin with a session, or with a new one, in a folder or in the current one."""
         self._context = copy_context()  # what the display needs in tasks that other tasks cause
         self._feeding = asyncio.create_task(self._feed())
         await self.open_session(session_id, folder=folder)
 
-    async def open_session(
-        self, session_id: SessionId | None, agent: str | None = None, folder: Path | None = None
-    ) -> None:
-        """Show another session, which continues in this folder or in the current one; None begins a new one, with
-        this agent. Messages sent meanwhile go there."""
+    async def open_session(self, session_id: SessionId | None, agent: str | None = None, folder: str = "") -> None:
+        """Show another session, which continues in this folder; None begins a new one, with this agent. Messages
+        sent meanwhile go there."""
         async with self._order:
-            self.folder = folder or Path.cwd()
             if agent is not None:
                 self.agent_name, self.model = agent, None
             await self._open_session(session_id)
+            self.folder = folder
 
     async def _open_session(self, session_id: SessionId | None) -> None:
         if session_id is not None:  # first: a session that cannot be read is not opened
@@ -316,7 +313,7 @@ class Chat:
             if self.is_busy and not text.startswith("/"):
                 assert self.facts is not None
                 with suppress(InvalidState):  # it has just ended
-                    request = SteerRun(self.facts.run_id, text, "steer", tuple(map(_as_attachment, parts)))
+                    request = SteerRun(self.facts.run_id, text, "steer", tuple(map(to_sent_attachment, parts)))
                     await self.link.call(STEER, request, key=self.link.make_key())
                     return
             await self._submit(user(text, *parts))
@@ -396,10 +393,3 @@ class Chat:
         for task in (self._feeding, *self._tasks):
             if task is not None:
                 task.cancel()
-
-
-def _as_attachment(part: Text | Image) -> SentAttachment:
-    if isinstance(part, Image):
-        return SentAttachment(part.media_type, part.data)
-    name, text = parse_attached_file(part.text)
-    return SentAttachment(name=name, text=text)

@@ -7,7 +7,6 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 from treadle.domain.errors import TreadleError, UsageError
@@ -46,7 +45,7 @@ SUPPORTED = ("/help", "/new", "/model", "/queue", "/unqueue", "/resume", "/cance
 class InlineChat(ChatListener):
     """Holds a conversation on standard input and output."""
 
-    def __init__(self, link: HomeLink, agent: str, session: SessionId | None, folder: Path | None = None) -> None:
+    def __init__(self, link: HomeLink, agent: str, session: SessionId | None, folder: str = "") -> None:
         self._chat = Chat(link, agent, self)
         self._session, self._folder = session, folder
         colours = find_colours(sys.stdout)

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from pathlib import Path
 
 from msgspec import Struct
 
@@ -51,7 +50,7 @@ async def open_chat(options: ChatOptions) -> int:
     await link.open()
     try:
         session = await _find_session(link, options)
-        folder = None if session is None else await _choose_folder(link, session, options)
+        folder = "" if session is None else await _choose_folder(link, session, options)
         if options.inline or os.environ.get("TERM") == "dumb":
             from treadle.surfaces.tui.inline import InlineChat
 
@@ -62,9 +61,7 @@ async def open_chat(options: ChatOptions) -> int:
         await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
 
 
-async def _show(
-    link: HomeLink, home: Home, options: ChatOptions, session: SessionId | None, folder: Path | None
-) -> int:
+async def _show(link: HomeLink, home: Home, options: ChatOptions, session: SessionId | None, folder: str) -> int:
     from treadle.surfaces.tui.app import TreadleApp
     from treadle.surfaces.tui.background_colour import detect_background
     from treadle.surfaces.tui.terminal_output import print_transcript
@@ -117,15 +114,15 @@ async def _find_session(link: HomeLink, options: ChatOptions) -> SessionId | Non
         raise UsageError(f"There is no session `{wanted}`. `treadle sessions list --all` shows them.") from None
 
 
-async def _choose_folder(link: HomeLink, session: SessionId, options: ChatOptions) -> Path | None:
-    """Return the folder in which a session continues; None: the current one."""
+async def _choose_folder(link: HomeLink, session: SessionId, options: ChatOptions) -> str:
+    """Return the folder in which a session continues; empty: the current one."""
     detail = await link.call(sessions.SHOW, sessions.ShowSession(session))
     name = detail.agent if detail.agent in link.home.agents() else options.agent
     if name not in link.home.agents():
-        return None  # the default agent, before it has a model: it asks for one first
+        return ""  # the default agent, before it has a model: it asks for one first
     agent = link.home.agent(name)
     chosen = await choose_folder(link, session, agent, options.folder)
-    return None if chosen.workspace is None or agent.workspace is not None else Path(chosen.workspace)
+    return "" if chosen.workspace is None or agent.workspace is not None else chosen.workspace
 
 
 class _FlashHandler(logging.Handler):

@@ -1,7 +1,6 @@
 """The list of sessions: open, fork, rename and delete them."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.domain.errors import TreadleError, UsageError
@@ -86,7 +85,7 @@ class SessionPicker:
         cancels."""
         from treadle.surfaces.tui.choice_screen import ChoiceScreen
 
-        app, folder = self._app, None
+        app, folder = self._app, ""
         detail = await app.link.call(sessions.SHOW, sessions.ShowSession(session_id))
         if detail.agent in app.link.home.agents():
             agent = app.link.home.agent(detail.agent)
@@ -99,7 +98,7 @@ class SessionPicker:
                 chosen = await app.ask(ChoiceScreen(app.palette, title, choices))
                 if chosen is None:
                     return False
-                folder = Path(there.folder) if chosen == "there" else None
+                folder = there.folder if chosen == "there" else ""
         await app.chat.open_session(session_id, folder=folder)
         app.view.follow_end()
         return True
