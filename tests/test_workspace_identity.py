@@ -65,6 +65,19 @@ def test_a_folder_cannot_claim_to_be_part_of_another_project(project: Path, tmp_
     assert identify_workspace(impostor) == str(impostor)
 
 
+def test_a_folder_that_describes_itself_as_a_worktree_is_not_one(project: Path, tmp_path: Path) -> None:
+    impostor = tmp_path / "impostor"
+    (impostor / "x").mkdir(parents=True)
+    (impostor / ".git").write_text(f"gitdir: {impostor / 'x'}\n")
+    (impostor / "x" / "gitdir").write_text(f"{impostor / '.git'}\n")
+    (impostor / "x" / "commondir").write_text(f"{project / '.git'}\n")
+    assert identify_workspace(impostor) == str(impostor)
+    nested = project / "nested"
+    nested.mkdir()
+    (nested / ".git").write_text("gitdir: elsewhere\n")
+    assert identify_workspace(nested) == str(nested), "nor is it part of the project around it"
+
+
 def test_odd_entries_named_git_are_not_repositories(tmp_path: Path) -> None:
     folder = tmp_path / "odd"
     folder.mkdir()

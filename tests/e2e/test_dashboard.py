@@ -310,7 +310,7 @@ def test_schedules_webhooks_memories_secrets_and_tokens_are_administered(browser
     add(page, "/memory", visitor, "Add memory", Memory="Tea, not coffee")
     page.get_by_role("button", name="Pin").click()
     expect(page.get_by_role("button", name="Unpin")).to_be_visible()
-    add(page, "/memory", visitor, "Assign to user", To_user="alice")
+    add(page, "/memory", visitor, "Assign", To_user="alice")
     expect(page.get_by_text("1 memories moved.")).to_be_visible()
     remove(page, "Tea")
     add(

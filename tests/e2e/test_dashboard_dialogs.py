@@ -23,7 +23,7 @@ DIALOGS = {
     "/schedules": ("New schedule", "Delete"),
     "/inbound-webhooks": ("New inbound webhook", "New secret"),
     "/webhooks": ("New webhook", "Dead letters"),
-    "/memory": ("Add memory", "Assign to user", "Forget"),
+    "/memory": ("Add memory", "Assign", "Forget"),
     "/vault": ("Add secret", "Delete"),
     "/tokens": ("New token", "Revoke"),
     "/system": ("Delete old sessions",),

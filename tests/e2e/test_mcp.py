@@ -145,6 +145,7 @@ def test_no_server_outlives_an_engine_that_is_killed(tmp_path: Path) -> None:
             os.kill(process.pid, signal.SIGKILL)
             await asyncio.to_thread(process.wait)
             await until(lambda: list_server_processes(mark) == [])
+            shell.cwd = tmp_path
             again = await shell("runs", "resume", "last")
             assert "outcome unknown" in json.dumps(endpoint.requests[-1].json), again.err
 

@@ -238,7 +238,7 @@ def test_a_message_for_another_agent_does_not_go_to_the_run_that_waits(tmp_path:
             hero = agent(tools=[post], approvals={"default": "ask"})
             run_id = await engine.submit(hero, "go", session="ses_a", **TERMINAL)
             await until(engine, run_id, "run_waiting")
-            with pytest.raises(InvalidState, match="of agent `hero` waits"):
+            with pytest.raises(InvalidState, match="a run of agent `hero`"):
                 await engine.submit(agent(name="other"), "hello", session="ses_a")
             await engine.cancel(run_id)
 

@@ -212,7 +212,7 @@ def test_a_rule_is_offered_only_where_it_would_decide(shell: Shell, folder: Path
             terminal.types("a\n")
             await terminal.shows("Allow from now on, 1 to 2")
             terminal.types("1\n")
-            await terminal.shows("Allowed from the next run on: exactly this command.")
+            await terminal.shows("Allowed in this workspace from the next run on: exactly this command.")
             assert await terminal.ends() == 0
         assert "touch" not in files(careful.parent)["allowed.yaml"]
         assert files(folder).keys() == {"one.txt", "two.txt"}

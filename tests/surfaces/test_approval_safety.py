@@ -100,7 +100,9 @@ def test_remembered_decisions_are_printed(shell: Shell, folder: Path) -> None:
             await terminal.shows("Run it?")
             terminal.types("?\n")
             await terminal.shows("s: run it, and approve `bash` with `touch *` for this session")
-            await terminal.shows("a: run it, and choose what the agent default may do from now on")
+            await terminal.shows(
+                "a: run it, and choose what the agent default may do in this workspace from now on"
+            )
             await terminal.shows("Run it?")
             terminal.types("s\n")
             await terminal.shows("Approved for this session: `bash` with `touch *`")

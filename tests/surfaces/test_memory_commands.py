@@ -42,7 +42,7 @@ def test_memories_are_added_listed_and_forgotten(shell: Shell) -> None:
     assert "already remembers this" in do(shell, "add", FACT.upper()).err
     assert do(shell, "add", "-", "--kind", "journal", "--pinned", stdin="a note\n").code == 0
     table = do(shell, "list").out.splitlines()
-    assert table[0].split() == ["MEMORY", "AGENT", "USER", "PINNED", "KIND", "WORKSPACE", "SAVED", "TEXT"]
+    assert table[0].split() == ["MEMORY", "AGENT", "USER", "PINNED", "KIND", "SAVED", "TEXT"]
     assert "journal" in table[1]
     assert table[2].endswith(FACT)
     note, fact = list_memories(shell)

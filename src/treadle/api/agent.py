@@ -279,6 +279,8 @@ def apply_options(spec: AgentSpec, options: RunOptions) -> AgentSpec:
         changes["model"], changes["provider"] = model, None
     if (tools := options.get("tools")) is not None:
         changes["tools"] = list_tool_names(tools)
+        if spec.memory.scope is None and tuple(changes["tools"]) != spec.tools:  # fewer tools must not widen recall
+            changes["memory"] = msgspec.structs.replace(spec.memory, scope="workspace")
     if (output := options.get("output")) is not None:
         changes["output"] = make_output_schema(output)
     if (workspace := options.get("workspace")) is not None:

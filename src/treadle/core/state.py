@@ -144,7 +144,7 @@ class RunState:
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether no one knows whose words these are, so that nothing is recalled or saved."""
+        """Whether the sender did not name its user, so that nothing is recalled or saved."""
         return self.tree.queued is not None and self.tree.queued.anonymous
 
     @property

@@ -5,6 +5,7 @@ from typing import Literal
 from msgspec import Struct
 
 from treadle.domain.durations import parse_duration
+from treadle.domain.inert_text import make_inert
 from treadle.domain.workspaces import WorkspaceId
 
 Verdict = Literal["auto", "ask", "deny"]
@@ -121,7 +122,7 @@ def is_exact_pattern(pattern: str | None) -> bool:
 
 def describe_destruction(destructive: str) -> str:
     """Return the warning that every surface shows before a destructive call is decided."""
-    return f"Warning: {destructive}. This cannot be undone, and it can be approved only once."
+    return f"Warning: {make_inert(destructive)}. This cannot be undone, and it can be approved only once."
 
 
 def make_sandbox_policy(given: SandboxMode | SandboxPolicy) -> SandboxPolicy:

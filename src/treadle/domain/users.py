@@ -45,7 +45,7 @@ def check_user(name: UserId) -> None:
 def make_client_user(client: UserId, name: str) -> UserId:
     """Return the user that a client serves under a name. Users of different clients are different, whatever their
     names are. A name that is too long or has other characters is replaced with its digest."""
-    if not _CLIENT_USER.fullmatch(name):
+    if not _CLIENT_USER.fullmatch(name) or name.startswith("sha256-"):
         name = f"sha256-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:40]}"
     return f"{client}{SEPARATOR}{name}"
 

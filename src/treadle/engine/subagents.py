@@ -196,7 +196,9 @@ async def _make_child(
         end,
     )
     folder = agent.workspace or workspace
-    place = Workspace(deps.identify_workspace(folder), folder)
+    place = Workspace(state.workspace if folder == workspace else deps.identify_workspace(folder), folder)
+    if state.recalls_by_workspace and agent.memory.scope is None:  # a child with fewer tools recalls no more
+        agent = msgspec.structs.replace(agent, memory=msgspec.structs.replace(agent.memory, scope="workspace"))
     events = (_make_queued(agent, state, lineage, place), UserMessage(child.message))
     return event, NewChild(origin, events)
 

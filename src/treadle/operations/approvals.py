@@ -112,6 +112,7 @@ async def decide_approval(context: Context, request: DecideApproval) -> Delivere
     from treadle.operations.approval_service import Answer
 
     record = await context.visible_approval(request.approval_id)
+    await context.addressed_run(record.origin.run_id)
     edited = None if request.arguments is None else msgspec.json.encode(request.arguments).decode()
     answer = Answer(request.decision, edited, request.note, context.resolve_signer(request.by), request.remember)
     return Delivered(await context.service.decide(record.approval_id, answer))

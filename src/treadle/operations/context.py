@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from treadle.domain.access import OWNER, Principal
-from treadle.domain.errors import UnknownAgent, UnknownApproval, UnknownRun, UnknownSession
+from treadle.domain.errors import UnknownAgent, UnknownApproval, UnknownRun, UnknownSession, UsageError
 from treadle.domain.ids import ApprovalId, Instant, RunId, SessionId
 from treadle.domain.permissions import Asker
 from treadle.operations.not_found import unknown_run, unknown_session
@@ -202,6 +202,14 @@ class Context:
         if self.principal.is_anonymous and record.owner != self.principal.user:
             raise unknown_run(run_id)
         return record
+
+    def refuse_anonymous(self) -> None:
+        """Raise UsageError if the caller serves several people and names none of them."""
+        if self.principal.is_anonymous:
+            raise UsageError(
+                "The token serves several people, and the request names none of them. Name the user in the header "
+                "X-Treadle-User."
+            )
 
     async def visible_session(self, session_id: str) -> "SessionRecord":
         """Return a session. Raises UnknownSession if the caller may not see its agent or its owner."""

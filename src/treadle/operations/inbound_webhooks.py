@@ -83,6 +83,7 @@ async def create_hook(context: Context, request: NewHook) -> NewHookView:
     """Create an inbound webhook.
 
     The response is the only place where its secret is shown."""
+    context.refuse_anonymous()
     return await context.automation().hooks.add(request, context.principal.user)
 
 

@@ -37,7 +37,7 @@ _ACCEPTED_OF = {
     "session_id": f"the name of a session, at most {_MAX_SESSION_CHARACTERS} characters that can be seen",
     "run_id": "run_ followed by at most 64 letters, digits, _ and -",
     "owner": ACCEPTED_USER,
-    "workspace": f"the id of a workspace, a path of at most {MAX_WORKSPACE_CHARACTERS} characters that can be seen",
+    "workspace": f"the id of a workspace, a path of at most {MAX_WORKSPACE_CHARACTERS} characters",
 }
 _ACCEPTED = (
     'each line is a JSON object with "text" and, if you like, "agent", "kind" (long_term or journal), "pinned", '
@@ -206,6 +206,8 @@ class MemoryService:
         for key, moment in (("created_at", item.created_at), ("used_at", item.used_at)):
             if moment is not None and not _EARLIEST <= _to_utc(moment) <= latest:
                 raise _make_error(number, key, moment.isoformat())
+        if "\0" in item.workspace or len(item.workspace) > MAX_WORKSPACE_CHARACTERS:
+            raise _make_error(number, "workspace", msgspec.json.encode(item.workspace).decode())
         if not 0 <= item.uses <= MAX_USES:
             raise _make_error(number, "uses", str(item.uses))
         try:
@@ -216,7 +218,6 @@ class MemoryService:
             ("memory_id", item.memory_id, r"mem_[A-Za-z0-9_-]{1,64}"),
             ("run_id", item.run_id, r"run_[A-Za-z0-9_-]{1,64}"),
             ("session_id", item.session_id, f".{{1,{_MAX_SESSION_CHARACTERS}}}"),
-            ("workspace", item.workspace, f".{{0,{MAX_WORKSPACE_CHARACTERS}}}"),
         ):
             if value is not None and not (value.isprintable() and re.fullmatch(form, value)):
                 raise _make_error(number, key, msgspec.json.encode(value).decode())

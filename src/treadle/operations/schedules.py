@@ -69,6 +69,7 @@ async def list_schedules(context: Context, request: NoParameters) -> Page[Schedu
 @CREATE.handler
 async def create_schedule(context: Context, request: NewSchedule) -> ScheduleView:
     """Create a schedule."""
+    context.refuse_anonymous()
     return await context.automation().schedules.add(request, context.principal.user)
 
 

@@ -23,8 +23,7 @@ ServedUser = Annotated[
     Meta(
         min_length=1,
         max_length=1000,
-        description="Whom the run is for, of those whom the token serves: they own a new session, and recall only "
-        "their own memories.",
+        description="The person whom the run is for. They own a new session, and recall only their own memories.",
     ),
 ]
 SessionName = Annotated[str, Meta(min_length=1, max_length=200)]

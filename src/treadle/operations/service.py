@@ -136,7 +136,7 @@ class LocalService:
                     "command again."
                 )
             if not await self._is_command(waiting):
-                await self._refuse_other_agent(waiting, submission.agent)
+                await self._refuse_other_sender(waiting, submission)
                 event = MessageSteered(message, "steer")
                 if await self._deliver(waiting, event, submission.key) is not None:
                     return Ticket(waiting, submission.session_id)
@@ -163,12 +163,16 @@ class LocalService:
         repeated."""
         return await self._fork_service.fork(fork)
 
-    async def _refuse_other_agent(self, run_id: RunId, agent: AgentSpec) -> None:
-        waiting = await self.agent_of(run_id)
-        if waiting.name != agent.name:
+    async def _refuse_other_sender(self, run_id: RunId, submission: "Submission") -> None:
+        """Raise InvalidState if the run that waits is of another agent, workspace or user than the message."""
+        from treadle.operations.submissions import explain_mismatch
+
+        [queued] = await self._journal.read(run_id, 0, 1)
+        assert isinstance(queued.data, RunQueued), f"the first event of {run_id} is {queued.type}"
+        if (reason := explain_mismatch(queued.data, submission, self.identify(submission.agent))) is not None:
             raise InvalidState(
-                f"{run_id} of agent `{waiting.name}` waits in this session and would receive the message. "
-                "Answer, resume or cancel that run first, or start another session."
+                f"{run_id} waits in this session and would receive the message, but {reason}. Answer, resume or "
+                "cancel that run first, or start another session."
             )
 
     async def _find_waiting_run(self, session_id: SessionId | None) -> RunId | None:

@@ -53,6 +53,11 @@ async def create_ticket(context: Context, request: NewTicket) -> StreamTicket:
         await context.visible_run(found["run"])
     if found["agent"] is not None:
         context.visible_agent(found["agent"])
+    is_served = context.principal.multi_user or context.principal.served is not None
+    if is_served and found["run"] is None:
+        raise UsageError(
+            "A ticket of a token that serves several people is for the stream of one run: /v1/runs/ID/events."
+        )
     if context.principal.token_id is None:
         raise UsageError("A ticket stands for an access token, and this request has none. Send it with a token.")
     ticket, expires_at = await context.access.make_ticket(context.principal.token_id, request.path)

@@ -91,7 +91,8 @@ async def resolve_submission(
     if known.model is not None and known.agent == agent.name and not submission.has_own_model:
         agent = msgspec.structs.replace(agent, model=known.model, provider=None)
     folder = known.workspace.folder
-    if agent.workspace is None and folder and not _is_default_folder(folder, agent, identify):
+    may_work_there = known.owner == submission.user or submission.token is None or submission.asker is not None
+    if agent.workspace is None and folder and may_work_there and not _is_default_folder(folder, agent, identify):
         agent = msgspec.structs.replace(agent, workspace=folder)
     return msgspec.structs.replace(submission, user=known.owner, agent=agent)
 
@@ -99,6 +100,17 @@ async def resolve_submission(
 def _is_default_folder(folder: str, agent: AgentSpec, identify: WorkspaceIdentifier) -> bool:
     """Return whether a folder is the one that an agent without a folder of its own gets. All are in one folder."""
     return Path(folder).parent == Path(identify(agent).folder).parent
+
+
+def explain_mismatch(queued: RunQueued, submission: Submission, workspace: Workspace) -> str | None:
+    """Return why a message must not be delivered to a run that waits in its session, or None."""
+    if queued.agent.name != submission.agent.name:
+        return f"it is a run of agent `{queued.agent.name}`"
+    if queued.workspace is not None and queued.workspace.id != workspace.id:
+        return f"it works in {queued.workspace.folder}"
+    if submission.anonymous and not queued.anonymous:
+        return f"it is for `{queued.user}`, and the message names no user"
+    return None
 
 
 def make_queued(submission: Submission, credits_per_dollar: float, workspace: Workspace) -> RunQueued:

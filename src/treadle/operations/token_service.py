@@ -240,6 +240,10 @@ def _check(request: NewToken, now: Instant) -> None:
         raise UsageError(
             "An admin token sees the data of all users: remove the scope admin, or the visibility own."
         )
+    if request.multi_user and "admin" in request.scopes:
+        raise UsageError(
+            "An admin token sees the data of all users: remove the scope admin, or the service of several people."
+        )
     if request.expires_at is not None and request.expires_at <= now:
         raise UsageError("The expiry of the token is in the past. Use a time in the future.")
 

@@ -17,8 +17,9 @@ def identify_workspace(folder: Path | str) -> WorkspaceId:
     path of the folder."""
     place = os.path.realpath(folder)
     for parent in (place, *map(str, Path(place).parents)):
-        if (common := _find_common_directory(f"{parent.rstrip('/')}/.git")) is not None:
-            return common
+        entry = f"{parent.rstrip('/')}/.git"
+        if os.path.lexists(entry):
+            return _find_common_directory(entry) or parent
     return place
 
 
@@ -34,7 +35,8 @@ def _find_common_directory(entry: str) -> str | None:
     directory = _resolve(pointer, os.path.dirname(entry))
     if _is_worktree(directory, entry):
         common = _resolve(_read_pointer(f"{directory}/commondir") or ".", directory)
-        return common if _is_repository(common) else None
+        is_listed = os.path.dirname(directory) == f"{common}/worktrees"  # or the folder describes itself
+        return common if is_listed and _is_repository(common) else None
     return directory if _is_repository(directory) and _names_folder(directory, os.path.dirname(entry)) else None
 
 
@@ -69,7 +71,7 @@ def _read_pointer(path: str, prefix: str = "") -> str | None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
         with open(descriptor, "rb") as file:
-            text = os.fsdecode(file.read(MAX_POINTER_BYTES)).rstrip("\r\n")
+            text = file.read(MAX_POINTER_BYTES).decode().rstrip("\r\n")
     except (OSError, ValueError):
         return None
     is_pointer = text.startswith(prefix) and len(text) > len(prefix) and "\0" not in text

@@ -12,7 +12,7 @@ from treadle.domain.errors import UsageError
 from treadle.domain.ids import SessionId
 from treadle.surfaces.acp.client import EditorClient
 from treadle.surfaces.acp.settings import SessionSettings, make_spec
-from treadle.system.workspace_identity import identify_workspace
+from treadle.surfaces.cli.session_folder import is_same_place
 
 if TYPE_CHECKING:
     from treadle.surfaces.cli.home_link import HomeLink
@@ -111,7 +111,7 @@ async def refuse_other_workspace(link: "HomeLink", session_id: SessionId, folder
     from treadle.operations import sessions
 
     there = (await link.call(sessions.SHOW, sessions.ShowSession(session_id))).workspace
-    if there is not None and there.id != identify_workspace(folder):
+    if there is not None and not is_same_place(there, folder):
         raise UsageError(
             f"The session {session_id} works in {there.folder}, not in {folder}. Open that folder, or move the "
             f"session here: `treadle chat --session {session_id} --here`."

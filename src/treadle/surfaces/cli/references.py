@@ -11,7 +11,7 @@ from treadle.domain.workspaces import WorkspaceId
 from treadle.operations import approvals, runs, sessions
 from treadle.operations.operation import Caller, list_items
 from treadle.operations.sessions import SessionView
-from treadle.surfaces.cli.session_folder import find_current_workspace
+from treadle.system.workspace_identity import identify_workspace
 
 LAST = "last"
 ID_DIGITS = 32
@@ -26,7 +26,7 @@ async def find_run(caller: Caller, reference: str) -> RunId:
     """Return the id of the run that a reference names. Raises UnknownRun or UsageError."""
     _refuse_empty(reference, "run")
     if reference == LAST:
-        session_id = await _find_latest_session(caller, find_current_workspace())
+        session_id = await _find_latest_session(caller, identify_workspace(Path.cwd()))
         if session_id is None:
             raise UnknownRun(await _explain_none_here(caller, "run"))
         return (await caller.call(runs.LIST, runs.ListRuns(session_id=session_id, limit=1))).items[0].run_id
@@ -48,7 +48,7 @@ async def find_session(
     mean a workspace, by default that of the current folder; a title that no session there has may be one of
     another workspace. With `whole_title`, the beginning of a title is not enough."""
     _refuse_empty(reference, "session")
-    here = find_current_workspace() if workspace is None else workspace
+    here = identify_workspace(Path.cwd()) if workspace is None else workspace
     if reference == LAST:
         latest = await _find_latest_session(caller, here)
         if latest is None:
@@ -105,7 +105,7 @@ async def find_approval(caller: Caller, reference: str) -> ApprovalId:
         return ApprovalId(reference)
     pending = (await caller.call(approvals.LIST, approvals.ListApprovals())).items
     if reference == LAST:
-        here = find_current_workspace()
+        here = identify_workspace(Path.cwd())
         for each in reversed(pending):
             there = (await caller.call(sessions.SHOW, sessions.ShowSession(each.session_id))).workspace
             if there is None or there.id == here:

@@ -9,7 +9,7 @@ import msgspec
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UnknownSession, UsageError
 from treadle.domain.ids import SessionId
-from treadle.domain.workspaces import Workspace, WorkspaceId
+from treadle.domain.workspaces import Workspace
 from treadle.operations import sessions
 from treadle.operations.operation import Caller
 from treadle.surfaces.cli.line_input import Prompt
@@ -32,13 +32,8 @@ REFUSAL = (
 )
 OWN_FOLDER = (
     "The session {session} works in {there}, and the agent `{agent}` always works in {here}. Add --here to "
-    "continue there, which drops what was allowed for the session."
+    "continue in {here}, which drops what was allowed for the session."
 )
-
-
-def find_current_workspace() -> WorkspaceId:
-    """Return the workspace of the current folder."""
-    return identify_workspace(Path.cwd())
 
 
 def use_current_folder(agent: AgentSpec) -> AgentSpec:
@@ -71,7 +66,15 @@ async def find_other_workspace(caller: Caller, session_id: SessionId, agent: Age
         there = (await caller.call(sessions.SHOW, sessions.ShowSession(session_id))).workspace
     except UnknownSession:
         return None
-    return None if there is None or there.id == identify_workspace(find_agent_folder(agent)) else there
+    here = find_agent_folder(agent)
+    return None if there is None or is_same_place(there, here) else there
+
+
+def is_same_place(workspace: Workspace, folder: str | Path) -> bool:
+    """Return whether a folder is part of a workspace, or was it before it became a repository."""
+    if workspace.id == identify_workspace(folder):
+        return True
+    return os.path.realpath(workspace.folder) == os.path.realpath(folder)
 
 
 async def choose_folder(

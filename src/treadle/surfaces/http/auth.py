@@ -102,7 +102,7 @@ class TokenAuthentication:
             return
         principal, hold = await self._identify(scope, headers, host)
         if principal is not None:
-            state["principal"] = principal.for_user(headers[USER_HEADER][:MAX_SERVED_CHARACTERS] or None)
+            state["principal"] = principal.for_user(_read_served_user(headers[USER_HEADER]))
             state["hold"] = hold
         elif not (scope["type"] == "http" and _needs_no_token(path, scope["method"])):
             raise make_unauthorized()
@@ -261,6 +261,13 @@ async def send_problem(error: Exception, scope: Scope, send: Send) -> None:
     encoded = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": response.status, "headers": encoded})
     await send({"type": "http.response.body", "body": response.body, "more_body": False})
+
+
+def _read_served_user(value: str) -> str | None:
+    """Return the user that a header names, or None. Headers are read as latin-1, and names are sent as UTF-8."""
+    if len(value) > MAX_SERVED_CHARACTERS:
+        raise Refusal(400, "WrongUser", f"X-Treadle-User is too long. Use at most {MAX_SERVED_CHARACTERS} bytes.")
+    return value.encode("latin-1").decode("utf-8", "replace") or None
 
 
 def _read_headers(scope: Scope, *names: bytes) -> dict[bytes, str]:

@@ -122,7 +122,8 @@ def _make_request_id(scope: Scope, key: str) -> IdempotentRequest:
             400, "WrongKey", f"The Idempotency-Key is invalid: send 1 to {MAX_KEY_CHARACTERS} visible characters."
         )
     principal: Principal = get_state(scope)["principal"]
-    return IdempotentRequest(principal.token_id, scope["path"], key)
+    route = scope["path"] if principal.served is None else f"{scope['path']} for {principal.user}"
+    return IdempotentRequest(principal.token_id, route, key)
 
 
 async def _read_body(receive: Receive) -> bytes | None:

@@ -6,7 +6,7 @@ ALTER TABLE runs ADD COLUMN folder    TEXT NOT NULL DEFAULT '';
 CREATE INDEX runs_of_workspace ON runs (workspace);
 
 -- What need not be asked for again in a session, until it continues in another workspace. What was granted before is
--- dropped, since no one knows where.
+-- dropped, because its workspace is unknown.
 DROP TABLE grants;
 CREATE TABLE grants (
     session_id TEXT    NOT NULL,

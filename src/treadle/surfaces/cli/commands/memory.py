@@ -69,8 +69,7 @@ async def list_memories(
         found = await caller.context.memory.list(agent, kind, limit, user, place)
     head = (
         *("MEMORY", Column("AGENT", shrinks_to=8), Column("USER", shrinks_to=5, is_optional=True)),
-        *(Column("PINNED", is_optional=True), Column("KIND", is_optional=True)),
-        *(Column("WORKSPACE", shrinks_to=12, is_optional=True), "SAVED", TEXT),
+        *(Column("PINNED", is_optional=True), Column("KIND", is_optional=True), "SAVED", TEXT),
     )
     of_agent = "" if agent is None else f" of the agent `{agent}`"
     of_user = "" if user is None else f" of the user `{user}`"
@@ -302,8 +301,7 @@ def _settings(home: Home, agent: str) -> MemorySettings:
 
 def _row(item: MemoryLine) -> tuple[str, ...]:
     pinned = "yes" if item.pinned else ""
-    facts = (short_id(item.memory_id or ""), item.agent or "", item.owner, pinned, item.kind, item.workspace)
-    return *facts, _date(item), item.text
+    return short_id(item.memory_id or ""), item.agent or "", item.owner, pinned, item.kind, _date(item), item.text
 
 
 def _found_row(hit: FoundMemory, agent: str) -> tuple[str, ...]:

@@ -28,9 +28,9 @@ from treadle.surfaces.cli.output import (
 )
 from treadle.surfaces.cli.references import find_session
 from treadle.surfaces.cli.run_view import read_messages, state_of
-from treadle.surfaces.cli.session_folder import find_current_workspace
 from treadle.surfaces.cli.shared_options import Json, Limit, SessionArgument, Yes
 from treadle.surfaces.cli.terminal import one_line
+from treadle.system.workspace_identity import identify_workspace
 
 group = Group("sessions")
 ELSEWHERE = "No session has used the folder {folder} yet. Those of other folders: treadle sessions list --all"
@@ -43,7 +43,9 @@ async def list_sessions(
     limit: Limit = 20, everywhere: Everywhere = False, children: Children = False, json: Json = False
 ) -> int:
     """List the sessions of the current workspace, latest first."""
-    wanted = sessions.ListSessions(children=children, workspace=None if everywhere else find_current_workspace())
+    wanted = sessions.ListSessions(
+        children=children, workspace=None if everywhere else identify_workspace(Path.cwd())
+    )
     async with open_readonly_caller() as caller:
         views = await list_items(caller, sessions.LIST, wanted, limit)
         others = [] if views or everywhere else await list_items(caller, sessions.LIST, sessions.ListSessions(), 1)

@@ -65,8 +65,8 @@ async def complete(data: JSONBody[ChatRequest], request: ApiRequest) -> ASGIApp:
     """`model` is the name of an agent, which executes its own tools. The header `X-Treadle-Session`, or
     `metadata.treadle_session`, continues a session; only the latest message of the request is used then. A client
     that disconnects cancels the run, unless the header `X-Treadle-On-Disconnect` is `keep`. `store` has no effect:
-    the journal keeps every run. `user` names whom the run is
-    for, of those whom the token serves."""
+    the journal keeps every run. `user` names the
+    person whom the run is for."""
     _refuse_unsupported(data)
     act_for_user(request, data.user or data.safety_identifier)
     if data.stream:
