@@ -46,6 +46,13 @@ class RunQueued(EventData, frozen=True):
     """The folder in which the run works, and its workspace. Null in journals from before runs had one."""
     anonymous: bool = False
     """The sender serves several people and did not name one: nothing is recalled or saved as a memory."""
+    follows_anonymous: bool = False
+    """An earlier run of the conversation is anonymous: a compaction saves no memories."""
+
+    @property
+    def has_anonymous_words(self) -> bool:
+        """Return whether words of its conversation may be those of an unnamed user."""
+        return self.anonymous or self.follows_anonymous
 
     @property
     def user(self) -> UserId:

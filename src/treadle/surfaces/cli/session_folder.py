@@ -9,13 +9,13 @@ import msgspec
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UnknownSession, UsageError
 from treadle.domain.ids import SessionId
-from treadle.domain.workspaces import Workspace
+from treadle.domain.workspaces import Workspace, is_same_place
 from treadle.operations import sessions
 from treadle.operations.operation import Caller
 from treadle.surfaces.cli.line_input import Prompt
 from treadle.surfaces.cli.process import Stop
 from treadle.surfaces.cli.terminal import one_line
-from treadle.system.workspace_identity import identify_workspace
+from treadle.system.workspace_identity import find_workspace
 
 FolderChoice = Literal["here", "there"]
 """`here`: the session moves to the current folder. `there`: it continues in its own."""
@@ -66,15 +66,8 @@ async def find_other_workspace(caller: Caller, session_id: SessionId, agent: Age
         there = (await caller.call(sessions.SHOW, sessions.ShowSession(session_id))).workspace
     except UnknownSession:
         return None
-    here = find_agent_folder(agent)
+    here = find_workspace(find_agent_folder(agent))
     return None if there is None or is_same_place(there, here) else there
-
-
-def is_same_place(workspace: Workspace, folder: str | Path) -> bool:
-    """Return whether a folder is part of a workspace, or was it before it became a repository."""
-    if workspace.id == identify_workspace(folder):
-        return True
-    return os.path.realpath(workspace.folder) == os.path.realpath(folder)
 
 
 async def choose_folder(

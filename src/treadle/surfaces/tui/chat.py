@@ -31,7 +31,7 @@ from treadle.operations.runs import RunView
 from treadle.operations.submissions import Submission
 from treadle.surfaces.cli.conversation import find_agent
 from treadle.surfaces.cli.home_link import HomeLink, LinkState
-from treadle.surfaces.cli.session_folder import use_folder
+from treadle.surfaces.cli.session_folder import find_agent_folder, use_folder
 from treadle.surfaces.cli.session_runs import find_next_run
 from treadle.surfaces.tui.attachments import to_sent_attachment
 from treadle.surfaces.tui.chat_state import (
@@ -48,6 +48,7 @@ from treadle.surfaces.tui.run_events import RunReader
 from treadle.surfaces.tui.run_facts import RunFacts
 from treadle.surfaces.tui.session_pages import SessionPages
 from treadle.surfaces.tui.transcript import SessionTranscript
+from treadle.system.workspace_identity import find_workspace
 
 BY = "terminal"
 ASKING = (
@@ -308,12 +309,15 @@ class Chat:
     # ── What the user does ──
 
     async def send(self, text: str, parts: tuple[Text | Image, ...] = ()) -> None:
-        """Send a message: to the run that is in progress, or as a new run."""
+        """Send a message: to the run that is in progress, or as a new run. A run that works in another folder does
+        not get it."""
         async with self._order:
             if self.is_busy and not text.startswith("/"):
                 assert self.facts is not None
-                with suppress(InvalidState):  # it has just ended
-                    request = SteerRun(self.facts.run_id, text, "steer", tuple(map(to_sent_attachment, parts)))
+                with suppress(InvalidState):  # it has just ended, or works in another folder
+                    sent = tuple(map(to_sent_attachment, parts))
+                    here = find_workspace(find_agent_folder(self.spec()))
+                    request = SteerRun(self.facts.run_id, text, "steer", sent, here)
                     await self.link.call(STEER, request, key=self.link.make_key())
                     return
             await self._submit(user(text, *parts))

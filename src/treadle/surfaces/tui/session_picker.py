@@ -12,7 +12,7 @@ from treadle.surfaces.cli.session_folder import find_agent_folder, find_other_wo
 from treadle.surfaces.cli.terminal import one_line
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.controlled_app import ControlledApp
-from treadle.system.workspace_identity import identify_workspace
+from treadle.system.workspace_identity import find_workspace
 
 if TYPE_CHECKING:
     from treadle.surfaces.tui.picker_screen import Picked, PickerRow
@@ -66,8 +66,8 @@ class SessionPicker:
 
     async def list_rows(self) -> "list[PickerRow]":
         """Return the rows of the list."""
-        workspace = None if self.lists_all else identify_workspace(self._app.folder)
-        wanted = sessions.ListSessions(workspace=workspace)
+        here = None if self.lists_all else find_workspace(self._app.folder)
+        wanted = sessions.make_list_request(here)
         found = await list_items(self._app.link, sessions.LIST, wanted, MAX_LISTED_SESSIONS)
         return [_make_row(each, shows_folder=self.lists_all) for each in found]
 
