@@ -204,6 +204,10 @@ SELECT approval_id, run_id, session_id, agent_id, parent_run_id, call_id, tool, 
        workspace, folder
 FROM approvals JOIN runs ON runs.id = run WHERE approval_id = ?;
 
+-- name: state_of_approval
+SELECT expires_at, coalesce(decision, iif(outcome IS NULL, NULL, 'expired'))
+FROM approvals JOIN runs ON runs.id = run WHERE approval_id = ?;
+
 -- name: pending_approvals
 SELECT approval_id, run_id, session_id, agent_id, parent_run_id, call_id, tool, arguments, reason, pattern,
        requested_at, expires_at, decision,

@@ -6,11 +6,12 @@ from typing import Literal
 
 import msgspec
 
+from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UnknownSession, UsageError
 from treadle.domain.ids import SessionId
 from treadle.domain.workspaces import Workspace, is_same_place
-from treadle.operations import sessions
+from treadle.operations import runs, sessions
 from treadle.operations.operation import Caller
 from treadle.surfaces.cli.line_input import Prompt
 from treadle.surfaces.cli.process import Stop
@@ -47,6 +48,19 @@ def use_folder(agent: AgentSpec, folder: str) -> AgentSpec:
     if agent.workspace is not None:
         return agent
     return msgspec.structs.replace(agent, workspace=folder or str(Path.cwd()))
+
+
+def find_stored_agent(home: Home, name: str) -> AgentSpec:
+    """Return an agent of the home. One without a file, such as the default agent before it has a model, works in
+    the current folder."""
+    return home.agent(name) if name in home.agents() else AgentSpec(name)
+
+
+async def find_agent_of_session(caller: Caller, home: Home, session_id: SessionId, default: str) -> AgentSpec:
+    """Return the agent that continues a session: that of its latest run, or the default if it no longer exists."""
+    latest = (await caller.call(runs.LIST, runs.ListRuns(session_id=session_id, limit=1))).items
+    known = home.agents()
+    return find_stored_agent(home, latest[0].agent if latest and latest[0].agent in known else default)
 
 
 def find_agent_folder(agent: AgentSpec) -> str:
