@@ -141,7 +141,9 @@ def test_lines_under_an_answer_are_not_part_of_its_code_block(prefix: str) -> No
     assert add_recalled(answer, 2, prefix) == f"Look:\n```python\nx = 1\n```\n\n{line}"
     assert add_recalled("`a` b", 2, prefix) == f"`a` b\n\n{line}"
     assert add_recalled(answer, 0, prefix) == answer
-    end = RunEnd("failed", "model_error", Metrics(), text=answer, reason="too long.", next="Send /compact, not /etc/reset.")
+    end = RunEnd(
+        "failed", "model_error", Metrics(), text=answer, reason="too long.", next="Send /compact, not /etc/reset."
+    )
     assert describe_end(end, prefix) == (
         "Look:\n```python\nx = 1\n```\n\n**This was not finished**: too long. "
         f"Send {prefix}compact, not /etc/reset."
