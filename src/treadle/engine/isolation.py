@@ -20,7 +20,8 @@ logger = logging.getLogger(__name__)
 TRIAL_SECONDS = 10.0
 """Maximum time until the next trial, and maximum time for which other runs wait for a run that executes alone."""
 SHARED_TRIAL_SECONDS = 1.5
-"""Maximum time for which other runs wait for a trial with several members: a death in it convicts none of them."""
+"""Maximum time for which other runs wait for a trial with several members if no other worker can execute them: a
+death in it convicts none of them."""
 STOP_SECONDS = 5.0
 """The share of `TRIAL_SECONDS` that is spent waiting for the other runs to reach the end of a call."""
 HOLD_SECONDS = 2.0
@@ -49,8 +50,16 @@ class ExecutionSlot(Protocol):
 class Isolation:
     """The execution slots of one process."""
 
-    def __init__(self, hold_seconds: float = HOLD_SECONDS, gather_seconds: float = GATHER_SECONDS) -> None:
+    def __init__(
+        self,
+        hold_seconds: float = HOLD_SECONDS,
+        gather_seconds: float = GATHER_SECONDS,
+        *,
+        has_other_workers: bool = False,
+    ) -> None:
         self._hold_seconds, self._gather_seconds = hold_seconds, gather_seconds
+        self._has_other_workers = has_other_workers
+        """Whether other processes execute the runs that wait here."""
         self._is_open = True
         self._executing = 0
         self._idle = asyncio.Event()
@@ -158,11 +167,13 @@ class Isolation:
             "%d runs were executing when workers died and have made no progress since; they execute in a trial",
             len(trial.suspects),
         )
-        is_alone, loop = len(trial.suspects) == 1, asyncio.get_running_loop()
+        is_exclusive = len(trial.suspects) == 1 or self._has_other_workers
         self._current, self._is_open = trial, False
-        reopening = loop.call_later(TRIAL_SECONDS if is_alone else SHARED_TRIAL_SECONDS, self._open)
+        reopening = asyncio.get_running_loop().call_later(
+            TRIAL_SECONDS if is_exclusive else SHARED_TRIAL_SECONDS, self._open
+        )
         try:
-            if is_alone:
+            if is_exclusive:
                 await self._wait_until_idle()
             self._admit(trial)
             async with asyncio.timeout(TRIAL_SECONDS):
