@@ -146,6 +146,17 @@ class RunRecovered(EventData, frozen=True):
     """worker_died: the previous worker died or lost its lease. engine_failed: the engine raised an exception."""
 
 
+@durable("trial_started")
+class TrialStarted(EventData, frozen=True):
+    """The run executes in a trial, because workers died while they executed it. A death of the worker counts only
+    against the members of its trial."""
+
+    trial: str
+    """ID of the trial. The journal of each member names it."""
+    members: int
+    """Number of runs in the trial."""
+
+
 @durable("run_quarantined")
 class RunQuarantined(EventData, frozen=True):
     """The worker of the run died several times without progress. The run is not resumed again."""
