@@ -14,7 +14,7 @@ from treadle.api.agent import apply_options
 from treadle.core.context.compaction import INSTRUCTIONS
 from treadle.domain.agents import AgentSpec, MemorySettings
 from treadle.domain.errors import InvalidState
-from treadle.domain.events import MemoryRecalled, RunQueued
+from treadle.domain.events import MemoryRecalled, MemorySaved, RunQueued
 from treadle.domain.ids import RunId
 from treadle.operations import run_control
 from treadle.ports.model import ModelRequest
@@ -314,14 +314,16 @@ def test_a_compaction_saves_nothing_of_an_unnamed_user(tmp_path: Path, first: st
             keen = agent(**REMEMBERS)
             named: dict[str, Any] = {} if first is None else {"user": first}
             session = (await engine.run(keen, "My dog is called Zanzibar.", **named)).session_id
-            for number in range(4):
-                latest = await engine.run(keen, f"message {number}", session=session, user="local")
+            runs = [
+                await engine.run(keen, f"message {number}", session=session, user="local") for number in range(4)
+            ]
             if is_forked:
-                forked = await engine.fork(latest.run_id, step=1, message="And again.", **TERMINAL)
+                forked = await engine.fork(runs[-1].run_id, step=1, message="And again.", **TERMINAL)
                 session = (await engine.wait(forked)).session_id
             done = await engine.run(keen, "/compact", session=session, user="local")
             assert "shorter" in done.text
-            saved = [each.data.source for each in await journal(engine, done.run_id) if each.type == "memory_saved"]
+            events = [each.data for each in await journal(engine, done.run_id)]
+            saved = [each.source for each in events if isinstance(each, MemorySaved)]
             assert saved == ([] if first is None else ["compaction"])
             assert [len(each) > len(INSTRUCTIONS) for each in asked] == [first is not None]
 
