@@ -146,7 +146,7 @@ def lock_database(home: Home, what: str) -> Generator[None, None, None]:
     try:
         lock = DatabaseLock(str(database_path(home)))
     except StoreOwned as error:
-        raise StoreOwned(f"{what} {error}", error.socket, error.owner, error.since) from None
+        raise StoreOwned(f"{what} {error}", error.socket, error.owner, error.since, error.pid) from None
     try:
         yield
     finally:

@@ -154,12 +154,19 @@ class StoreOwned(StoreError):
     """Another process owns the database."""
 
     def __init__(
-        self, message: str, socket: str | None = None, owner: str = "another process", since: float = 0.0
+        self,
+        message: str,
+        socket: str | None = None,
+        owner: str = "another process",
+        since: float = 0.0,
+        pid: int = 0,
     ) -> None:
         super().__init__(message)
         self.socket = socket
         """The Unix socket of the owner, if it listens on one."""
         self.owner = owner
+        self.pid = pid
+        """Process id of the owner; 0: unknown."""
         self.since = since
         """When the owner took the database; 0.0: unknown."""
 
