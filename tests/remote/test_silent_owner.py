@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -88,11 +89,13 @@ def test_a_silent_owner_is_given_up_after_a_while(tmp_path: Path, monkeypatch: p
 
     async def perform() -> None:
         path, told = str(tmp_path / "s"), list[str]()
-        server = await asyncio.start_unix_server(lambda reader, writer: asyncio.sleep(HANG_SECONDS), path)
         address = Address(path, OwnerName(os.getpid(), "process 7 (`treadle run`)"))
-        async with server, Connection(address, told.append, limit_seconds=0.1) as connection:
-            with pytest.raises(OwnerSilent, match=r"owned by process 7 \(`treadle run`\), which does not answer"):
-                await connection.is_alive()
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path)
+            listener.listen()  # the kernel accepts connections; no process answers
+            async with Connection(address, told.append, limit_seconds=0.1) as connection:
+                with pytest.raises(OwnerSilent, match=r"process 7 \(`treadle run`\), which does not answer"):
+                    await connection.is_alive()
         assert len(told) == 1, "the user is told once"
 
     asyncio.run(perform())
@@ -105,10 +108,13 @@ def test_a_slow_answer_of_an_owner_that_answers_probes_is_awaited(
     answers = iter((0.6, *[0.0] * 100))
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if await reader.readline():
-            await asyncio.sleep(next(answers))
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-            await writer.drain()
+        try:
+            if await reader.readline():
+                await asyncio.sleep(next(answers))
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+                await writer.drain()
+        finally:
+            writer.close()
 
     async def perform() -> None:
         path, told = str(tmp_path / "s"), list[str]()
