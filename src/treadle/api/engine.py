@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from contextvars import copy_context
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
@@ -61,7 +62,8 @@ _Answer = TypeVar("_Answer")
 class Engine:
     """Runs agents on one database, which stores everything that they do.
 
-    Open an engine with `async with`. Opening it also resumes the unfinished runs of the database:
+    Open an engine with `async with`. Opening it also resumes the unfinished runs of the database, and logs a
+    warning that names them:
 
         agent = treadle.Agent(name="helper", model="provider/model-id")
         async with treadle.Engine("sqlite:///helper.db") as engine:
@@ -82,9 +84,10 @@ class Engine:
         deps: Any = None,
     ) -> None:
         given = home if home is None or isinstance(home, Home) else Home(Path(home).expanduser().absolute())
-        self._config = configure_engine(
+        config = configure_engine(
             database, given, telemetry=Telemetry(metrics=True) if metrics else None, deps=deps
         )
+        self._config = replace(config, announces_resumed=True)
         self._parts: EngineParts | None = None
 
     @property

@@ -16,6 +16,7 @@ from treadle.bootstrap.engine_config import EngineConfig
 from treadle.bootstrap.mcp_status import HomeMcpStatus
 from treadle.bootstrap.memory import make_memories
 from treadle.bootstrap.plugins import make_agent_hooks
+from treadle.bootstrap.resumed_runs import ResumedRuns
 from treadle.bootstrap.stores import MonitoredDispatcher, Stores
 from treadle.bootstrap.system import HomeSkills, HomeSystem
 from treadle.bootstrap.workspaces import make_workspace_identifier
@@ -106,6 +107,10 @@ class EngineParts:
             hub = EventHub(clock, ids, wake)
             stores = await open_stores(database, hub, clock)
             opened.push_async_callback(stores.close)
+            if config.announces_resumed:
+                resumed = ResumedRuns(clock.now())
+                hub.claim_observers.append(resumed.take)
+                opened.callback(resumed.flush)
             opened.callback(hub.on_lost, StoreError("The engine was closed. Open it again to continue."))
             if config.telemetry is not None:
                 await config.telemetry.begin(hub, stores.journal, stores.runs, opened, stores.shared)
