@@ -72,7 +72,7 @@ def test_a_request_without_the_right_signature_is_not_genuine(scheme: SignatureS
     for name, value in good.items():
         if name in ("x-github-delivery", "idempotency-key"):
             continue
-        for wrong in ("", value[:-1], value.upper(), f"{value} ", value.replace("=", "", 1), "é" * 64):
+        for wrong in ("", value[:-1], value.upper(), f"{value}0", value.replace("=", "", 1), "é" * 64):
             if wrong != value:
                 assert verify_message(scheme, SECRET, now, SignedMessage({**good, name: wrong}, body)) is None, wrong
     if scheme != "gitlab":  # its token does not depend on the body

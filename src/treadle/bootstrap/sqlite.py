@@ -75,7 +75,7 @@ async def _open_inline(
     connection: SqliteDatabase, path: str, hub: EventHub, clock: Clock
 ) -> AsyncGenerator[Stores, None]:
     """Open a database for a short command."""
-    writer = InlineWriter(connection)
+    writer = InlineWriter(connection, path)
     try:
         yield _make_stores(writer, SqliteJournal(writer, hub, clock), path, clock, writer.close)
     finally:
