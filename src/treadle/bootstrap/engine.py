@@ -34,6 +34,7 @@ from treadle.operations.automation import Automation
 from treadle.operations.channel_manager import ChannelManager
 from treadle.operations.context import Context, NoMetrics
 from treadle.operations.memory_service import MemoryService
+from treadle.operations.readiness import Readiness
 from treadle.operations.retention import RetentionService
 from treadle.operations.service import LocalService
 from treadle.operations.sign_in_service import SignInService
@@ -274,6 +275,7 @@ def _context(
         channels=_make_lazy_channels(config, stores, service, hub),
         home=config.home.path,
         settings=lambda: describe_settings(config.home.config()),
+        readiness=Readiness(stores.verify_writable, config.clock),
         metrics=NoMetrics() if config.telemetry is None else config.telemetry.metrics or NoMetrics(),
     )
 

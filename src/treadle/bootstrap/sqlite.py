@@ -27,7 +27,7 @@ from treadle.stores.sqlite.overview import SqliteOverview
 from treadle.stores.sqlite.results import SqliteResults
 from treadle.stores.sqlite.sessions import SqliteSessions
 from treadle.stores.sqlite.sign_ins import SqliteSignIns
-from treadle.stores.sqlite.writer import InlineWriter, SqliteWriter, ThreadWriter
+from treadle.stores.sqlite.writer import InlineWriter, SqliteWriter, ThreadWriter, verify_writable
 
 IN_MEMORY = ":memory:"
 
@@ -120,6 +120,7 @@ def _make_stores(
         dispatcher=partial(_make_dispatcher, journal),
         close=close,
         announce=announce,
+        verify_writable=partial(verify_writable, writer),
     )
 
 

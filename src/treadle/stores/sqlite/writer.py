@@ -152,7 +152,7 @@ class ThreadWriter:
 
     def read(self, look: Look[Result]) -> "asyncio.Future[Result]":
         if self._lost is None and not self._closing and self._files.is_due():
-            self._queue.put(PendingWork(_check_only, _ignore, False, self._loop.create_future()))
+            self.write(_check_only, _ignore, False).add_done_callback(_forget)
         return self._reader.read(look)
 
     async def close(self) -> None:
@@ -243,8 +243,23 @@ class ThreadWriter:
             self._loop.call_soon_threadsafe(_settle_all, group)
 
 
+async def verify_writable(writer: SqliteWriter) -> None:
+    """Raise StoreError unless a write succeeds. It changes nothing."""
+
+    def rewrite_version(transaction: Transaction) -> None:
+        [(version,)] = transaction.db.execute("PRAGMA user_version").fetchall()
+        transaction.db.execute(f"PRAGMA user_version = {int(version)}")
+
+    await writer.write(rewrite_version, _ignore, False)
+
+
 def _check_only(transaction: Transaction) -> None:
     """Write nothing: the files are checked after the commit."""
+
+
+def _forget(checked: "asyncio.Future[None]") -> None:
+    """Mark the error of a check as seen: the next write reports it."""
+    checked.exception()
 
 
 def _ignore(result: object) -> None:
