@@ -74,7 +74,9 @@ def test_a_request_without_the_right_signature_is_not_genuine(scheme: SignatureS
             continue
         for wrong in ("", value[:-1], value.upper(), f"{value}0", value.replace("=", "", 1), "é" * 64):
             if wrong != value:
-                assert verify_message(scheme, SECRET, now, SignedMessage({**good, name: wrong}, body)) is None, wrong
+                assert verify_message(scheme, SECRET, now, SignedMessage({**good, name: wrong}, body)) is None, (
+                    wrong
+                )
     if scheme != "gitlab":  # its token does not depend on the body
         assert verify_message(scheme, SECRET, now, SignedMessage(good, body + b" ")) is None
 
@@ -143,7 +145,13 @@ def test_set_up_requests_are_answered_and_start_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"scheme": "md5"}, {"secret": "short"}, {"secret": "with a line\nend of it"}, {"secret": "whsec_0123456789abcdef"}]
+    "wrong",
+    [
+        {"scheme": "md5"},
+        {"secret": "short"},
+        {"secret": "with a line\nend of it"},
+        {"secret": "whsec_0123456789abcdef"},
+    ],
 )
 def test_a_scheme_or_secret_that_cannot_be_used_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
     async def scenario() -> None:

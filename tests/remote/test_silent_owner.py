@@ -47,7 +47,10 @@ def test_commands_name_a_stopped_owner_after_three_seconds_and_continue_with_it(
                     assert f"`kill -CONT {pid}`" in note
             ended = await asyncio.gather(*map(finish, started))
             assert ended[1].code == 1, "two servers cannot own one home"
-            for done in (ended[0], ended[2]):  # on a busy machine the first one has given up when the last one starts
+            for done in (
+                ended[0],
+                ended[2],
+            ):  # on a busy machine the first one has given up when the last one starts
                 assert done.code == 0 or "which does not answer" in done.complaint
             await asyncio.to_thread(serving.stop)
 

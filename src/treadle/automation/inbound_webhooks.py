@@ -156,7 +156,9 @@ def _choose_secret(scheme: SignatureScheme, given: str | None) -> str:
     if not given.isascii() or not given.isprintable() or given != given.strip():
         raise UsageError("The secret is invalid: it must be printable ASCII without spaces around it.")
     if scheme == "standard" and not is_standard_secret(given):
-        raise UsageError("The secret is invalid: one of Standard Webhooks is `whsec_` and at least 24 bytes in base64.")
+        raise UsageError(
+            "The secret is invalid: one of Standard Webhooks is `whsec_` and at least 24 bytes in base64."
+        )
     return given
 
 

@@ -25,7 +25,9 @@ def generate_secret() -> str:
 def is_standard_secret(text: str) -> bool:
     """Return whether a text is a secret as Standard Webhooks defines it."""
     try:
-        return text.startswith(PREFIX) and len(base64.b64decode(text.removeprefix(PREFIX), validate=True)) >= MIN_BYTES
+        return (
+            text.startswith(PREFIX) and len(base64.b64decode(text.removeprefix(PREFIX), validate=True)) >= MIN_BYTES
+        )
     except ValueError:
         return False
 

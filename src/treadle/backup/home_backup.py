@@ -31,6 +31,7 @@ from treadle.backup.event_export import EventExportFile
 from treadle.backup.restore import ReversibleMoves
 from treadle.bootstrap.databases import open_stores_exclusively
 from treadle.bootstrap.sqlite import database_path, lock_database
+from treadle.config.database_marker import forget_database
 from treadle.config.home import Home
 from treadle.domain.errors import StoreNewer, UsageError
 from treadle.domain.version import VERSION
@@ -227,6 +228,8 @@ def restore(home: Home, source: Path, replace: bool) -> RestoreReport:
                     moves.move(parts / name, home.path / name)
             if (parts / DATABASE).exists():
                 moves.move(parts / DATABASE, database)
+            else:
+                forget_database(home)
     moved = dict.fromkeys(str(aside[path.parent]) for path in existing)
     return RestoreReport(str(home.path), str(database), manifest, tuple(moved))
 

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from treadle.bootstrap.stores import Stores, WorkerShare
+from treadle.config.database_marker import record_database, refuse_missing_database
 from treadle.config.database_url import check_has_files, check_persistent, sqlite_path
 from treadle.config.home import Home
 from treadle.dispatch.local import LocalDispatcher
@@ -66,7 +67,9 @@ async def open_sqlite_exclusively(
     process owns it."""
     path = str(database_path(home))
     with lock_database(home, what):
+        refuse_missing_database(home)
         async with _open_inline(open_database(path), path, hub, clock) as stores:
+            record_database(home)
             yield stores
 
 

@@ -29,6 +29,7 @@
     │   ├── StoreLocked
     │   ├── StoreAway
     │   ├── StoreDamaged
+    │   ├── StoreMissing
     │   ├── StoreNewer
     │   ├── StoreFull
     │   └── StoreLost
@@ -181,6 +182,10 @@ class StoreAway(StoreError):
 
 class StoreDamaged(StoreError):
     """The database file is damaged."""
+
+
+class StoreMissing(StoreError):
+    """The home had a database, which is missing or empty now."""
 
 
 class StoreNewer(StoreError):

@@ -165,7 +165,9 @@ def explain_bad_url(error: Exception | None, url: str) -> UsageError:
     """Return the error for a malformed URL. It includes the driver's message but not Python's, which could show
     part of a password that contains a reserved character."""
     if isinstance(error, InterfaceError) and "certificate" in str(error):
-        return UsageError(f"{redact_url(url)}: the CA certificate is missing: {error}. Set sslrootcert to its file.")
+        return UsageError(
+            f"{redact_url(url)}: the CA certificate is missing: {error}. Set sslrootcert to its file."
+        )
     why = f" ({error})" if isinstance(error, InterfaceError) else ""
     return UsageError(
         f"`{redact_url(url)}` is not a database URL{why}; accepted: "

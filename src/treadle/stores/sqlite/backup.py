@@ -75,6 +75,7 @@ def check_database(path: str) -> DatabaseFacts:
 
 def read_facts(path: str) -> DatabaseFacts:
     """Return what a database contains. Another process may own it."""
+
     def look(db: SqliteDatabase) -> DatabaseFacts:
         refuse_foreign(db, path)
         return DatabaseFacts(*db.execute(SQL["database_facts"]).fetchall()[0])

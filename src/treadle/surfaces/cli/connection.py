@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from treadle.bootstrap.callers import open_owning_caller
 from treadle.bootstrap.databases import find_owner
@@ -38,16 +38,18 @@ START_SECONDS = 30.0
 """How long a server may take to start once it has the home."""
 
 
-def current_home() -> Home:
-    """Return the home that the environment names. Raise ConfigError if it is not a folder.
+def current_home(new: bool = False) -> Home:
+    """Return the home that the environment names, for which an empty database may be created if `new`. Raise
+    ConfigError if it is not a folder.
 
     While config.yaml is invalid, its settings are those of the process that owns the home, if there is one."""
-    return AttachableHome.from_environment(os.environ).require_folder()
+    return structs.replace(AttachableHome.from_environment(os.environ).require_folder(), new=new)
 
 
-def configured_home() -> Home:
-    """Return the home for a process that uses config.yaml itself, whether another process owns the home or not."""
-    return Home.from_environment(os.environ).require_folder()
+def configured_home(new: bool = False) -> Home:
+    """Return the home for a process that uses config.yaml itself, whether another process owns the home or not. An
+    empty database may be created for it if `new`."""
+    return structs.replace(Home.from_environment(os.environ).require_folder(), new=new)
 
 
 class HomeAccess:
@@ -242,9 +244,7 @@ async def _attach_only(
         raise fault from None
 
 
-async def _attach(
-    owned: StoreOwned, opened: AsyncExitStack, tell: Callable[[str], None]
-) -> "Connection | None":
+async def _attach(owned: StoreOwned, opened: AsyncExitStack, tell: Callable[[str], None]) -> "Connection | None":
     """Return a connection to the owner; None if it does not listen. Raise OwnerSilent if it does not answer."""
     from treadle.remote.connection import Connection, address_of
 
