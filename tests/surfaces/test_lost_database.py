@@ -65,7 +65,7 @@ def test_an_engine_accepts_nothing_when_its_database_is_gone(tmp_path: Path, wha
                 case "folder":
                     home.rename(tmp_path / "elsewhere")
                 case _:
-                    Path(f"{database}{what}").unlink()
+                    database.with_name(f"{database.name}{what}").unlink()
             for _ in range(2):
                 with pytest.raises(StoreLost, match=r"was (deleted or moved|replaced) while this process used it"):
                     await engine.submit(AGENT, "Gone.")
@@ -79,10 +79,10 @@ def test_a_server_is_not_ready_and_refuses_runs_when_its_database_is_gone(tmp_pa
             shell = make_shell(tmp_path, endpoint)
             serving = Serving(shell)
             await asyncio.to_thread(serving.start)
-            ready, runs = f"{serving.url}/readyz", f"{serving.url}/v1/runs"
+            ready, runs = f"{serving.url}/readyz", f"{serving.url}/v1/agents/default/runs"
             assert (await asyncio.to_thread(ask, ready, serving.token))[0] == 200
             (shell.home / "treadle.db").unlink()
-            body = {"agent": "default", "message": "Go."}
+            body = {"message": "Go."}
             status, text = await asyncio.to_thread(ask, runs, serving.token, body)
             assert (status, "deleted or moved" in text) == (503, True)
             await asyncio.sleep(1.0)  # as long as a result is valid

@@ -73,7 +73,7 @@ def test_a_database_that_accepts_no_writes_is_not_ready(url: str) -> None:
                 "WHERE datname = current_database() AND pid <> pg_backend_pid()",
             )
             assert await Readiness(stores.verify_writable, SystemClock()).find_fault() != ""
-            with pytest.raises(StoreAway, match="accepts no writes.*default_transaction_read_only"):
+            with pytest.raises(StoreAway, match=r"accepts no writes.*default_transaction_read_only"):
                 await stores.verify_writable()
 
     asyncio.run(scenario())
