@@ -17,6 +17,9 @@ from tests.surfaces.http.test_access import in_time
 from tests.surfaces.shell import COMMAND, Shell, finish
 
 
+REMOTE = "{name: remote, model: fake/m, tools: [write_file], approvals: {default: ask, via: api}}"
+
+
 async def list_types(shell: Shell, run_id: str) -> list[str]:
     return [event["type"] for event in (await shell("runs", "events", run_id, "--json")).json]
 
@@ -32,11 +35,13 @@ def test_a_run_continues_when_its_reviewer_leaves(tmp_path: Path, is_served: boo
 
     async def perform() -> None:
         async with endpoint:
-            shell = Shell(tmp_path / "home", endpoint.url).configure_careful()
+            shell = Shell(tmp_path / "home", endpoint.url).configure()
+            shell.write("agents/remote/config.yaml", REMOTE)
+            shell.cwd = tmp_path
             serving = Serving(shell)
             if is_served:
                 await asyncio.to_thread(serving.start)
-            asked = await shell("run", "--json", "Write.")
+            asked = await shell("run", "--json", "-a", "remote", "Write.")
             run_id = asked.json[0]["run_id"]
             assert asked.code == 4
             reviewing = shell.start("approvals", "approve", "last")
