@@ -134,7 +134,7 @@ def test_existing_files_stop_a_restore_or_are_moved_aside_and_never_deleted(tmp_
     assert runs_of(home) == 1
     assert read_facts(f"{aside}/treadle.db").runs == 2
     moved = files_in(Path(aside))
-    kept = ("treadle.db-wal", "treadle.db-shm", "treadle.db.lock", "vault.key")
+    kept = ("databases.json", "treadle.db-wal", "treadle.db-shm", "treadle.db.lock", "vault.key")
     assert {name for name in before if name not in kept} <= set(moved)
     assert (home.path / "vault.key").exists(), "it belongs to no backup, and stays where it is"
 

@@ -16,7 +16,6 @@ from tests.surfaces.http.served_home import wants_a_file
 from tests.surfaces.http.test_access import in_time
 from tests.surfaces.shell import COMMAND, Shell, finish
 
-
 REMOTE = "{name: remote, model: fake/m, tools: [write_file], approvals: {default: ask, via: api}}"
 
 
@@ -51,7 +50,7 @@ def test_a_run_continues_when_its_reviewer_leaves(tmp_path: Path, is_served: boo
             assert (await finish(reviewing)).code == 128 + number
             endpoint.go_on.set()
             async with asyncio.timeout(HANG_SECONDS):
-                while (types := await list_types(shell, run_id))[-1] != "run_end":
+                while (types := await list_types(shell, run_id))[-1] != "run_end":  # noqa: ASYNC110 -- read anew
                     await asyncio.sleep(0.1)
             assert "run_interrupted" not in types
             if is_served:

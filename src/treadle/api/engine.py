@@ -31,7 +31,6 @@ from treadle.bootstrap.engine import EngineParts
 from treadle.bootstrap.engine_config import EngineConfig
 from treadle.bootstrap.engine_setup import configure_engine
 from treadle.bootstrap.stores import ALL, WorkerShare
-from treadle.config.database_marker import record_database, refuse_missing_database
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import parse_command
@@ -73,9 +72,8 @@ class Engine:
 
     `database` is `sqlite:///PATH` or `postgresql://USER@HOST:PORT/DATABASE`; by default it is the database of the
     home. `home` is the folder with the configuration, by default TREADLE_HOME or `~/.treadle`. With `metrics`, the
-    engine counts what it does, for `Engine.metrics`. With `new`, it starts with an empty database even if the home had
-    one that is missing now. Tools find `deps`, such as a client or a connection pool, in
-    `ToolContext.deps`."""
+    engine counts what it does, for `Engine.metrics`. With `new`, a missing database is replaced by an empty one.
+    Tools find `deps`, such as a client or a connection pool, in `ToolContext.deps`."""
 
     def __init__(
         self,
@@ -89,9 +87,8 @@ class Engine:
         given = home if home is None or isinstance(home, Home) else Home(Path(home).expanduser().absolute())
         if new:
             given = msgspec.structs.replace(given or Home.from_environment(os.environ), new=True)
-        config = configure_engine(
-            database, given, telemetry=Telemetry(metrics=True) if metrics else None, deps=deps
-        )
+        telemetry = Telemetry(metrics=True) if metrics else None
+        config = configure_engine(database, given, telemetry=telemetry, deps=deps)
         self._config = replace(config, announces_resumed=True)
         self._parts: EngineParts | None = None
 
@@ -325,10 +322,7 @@ class Engine:
         config = self._config
         if config.database is None:
             config.home.ensure()
-            refuse_missing_database(config.home)
         parts = self._parts = await EngineParts.open(config.database or config.home.database_url, config)
-        if config.database is None:
-            record_database(config.home)
         parts.wake_unavailable()
         return self
 

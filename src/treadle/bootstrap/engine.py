@@ -21,6 +21,7 @@ from treadle.bootstrap.stores import MonitoredDispatcher, Stores
 from treadle.bootstrap.system import HomeSkills, HomeSystem
 from treadle.bootstrap.workspaces import make_workspace_identifier
 from treadle.config.agent_registry import EngineAgents, HomeAgents
+from treadle.config.database_marker import record_database, refuse_missing_database
 from treadle.config.database_url import list_database_files
 from treadle.config.shared_settings import describe_settings
 from treadle.domain.errors import StoreError, UsageError
@@ -106,7 +107,7 @@ class EngineParts:
 
         async with AsyncExitStack() as opened:
             hub = EventHub(clock, ids, wake)
-            stores = await open_stores(database, hub, clock)
+            stores = await _open_stores(database, config, hub)
             opened.push_async_callback(stores.close)
             if config.announces_resumed:
                 resumed = ResumedRuns(clock.now())
@@ -169,6 +170,16 @@ class EngineParts:
         for task in self._wake_tasks:
             task.cancel()
         await self._closing.aclose()
+
+
+async def _open_stores(database: str, config: EngineConfig, hub: EventHub) -> Stores:
+    """Open the database. That of the home is not created anew if the home had one before."""
+    if config.database is not None:
+        return await open_stores(database, hub, config.clock)
+    refuse_missing_database(config.home)
+    stores = await open_stores(database, hub, config.clock)
+    record_database(config.home)
+    return stores
 
 
 async def _make_deps(

@@ -1,5 +1,5 @@
-"""The marker of a home: which database files it has used. One of them that is missing was deleted, or its disk is not
-mounted, so no empty one is created in its place."""
+"""The marker of a home: which database files it has used. One of them that is missing was deleted, or its disk is
+not mounted, so no empty one is created in its place."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -31,9 +31,9 @@ def refuse_missing_database(home: Home) -> None:
     if path is None or home.new or _name(home, path) not in _read(home).databases or not _is_empty(path):
         return
     raise StoreMissing(
-        f"The database {path} is missing or empty, but this home had one. Put the file back (is its disk mounted?), or "
-        "restore a backup (treadle restore FILE --force). To start with a new, empty database: treadle serve --new, "
-        "treadle run --new or treadle chat --new; in a program: Engine(new=True)."
+        f"The database {path} is missing or empty, but this home had one. Put the file back (is its disk "
+        "mounted?), or restore a backup (treadle restore FILE --force). To start with a new, empty database: treadle serve "
+        "--new, treadle run --new or treadle chat --new; in a program: Engine(new=True)."
     )
 
 
@@ -75,7 +75,7 @@ def _read(home: Home) -> Marker:
 
 
 def _is_empty(path: Path) -> bool:
-    """Return whether a file is missing, or a database without tables. Companion files may hold all of its content."""
+    """Return whether a file is missing, or a database without tables. Companion files may hold its content."""
     try:
         if Path(f"{path}-wal").exists() and path.exists():
             return False

@@ -73,8 +73,8 @@ RECEIVE = Operation(
     status=202,
     summary="Send a message to an inbound webhook",
     description="Signed as the scheme of the webhook says: Standard Webhooks (`webhook-id`, `webhook-timestamp`, "
-    "`webhook-signature`), GitHub (`X-Hub-Signature-256`), GitLab (`X-Gitlab-Token`), Stripe (`Stripe-Signature`) or "
-    "Slack (`X-Slack-Signature`). A signed timestamp is valid for five minutes. A message starts one run; sent "
+    "`webhook-signature`), GitHub (`X-Hub-Signature-256`), GitLab (`X-Gitlab-Token`), Stripe (`Stripe-Signature`) "
+    "or Slack (`X-Slack-Signature`). A signed timestamp is valid for five minutes. A message starts one run; sent "
     "again, it is answered with that run. The set-up requests of GitHub and Slack are answered with 200.",
 )
 

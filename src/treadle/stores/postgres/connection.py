@@ -45,7 +45,7 @@ SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('sync
 SHOW_SESSION = "SELECT current_setting('synchronous_commit'), current_setting('search_path'), pg_backend_pid()"
 UNSAFE_COMMITS = frozenset(("off", "local"))
 LOST_STATEMENT_STATES = frozenset(("26000", "42P05"))
-"""A prepared statement is unknown, or that of another client: a pooler changes the connection between statements."""
+"""A prepared statement is unknown, or another client's: a pooler changes the connection between statements."""
 
 CONNECTION_ERRORS = (OSError, TimeoutError, InterfaceError, InternalClientError)
 """The server is unreachable, or the outcome of the last statement is unknown."""
@@ -106,8 +106,8 @@ async def connect(url: str, schema: str = SCHEMA, more: Mapping[str, str] | None
 
 
 async def set_up(connection: PostgresConnection, url: str, more: Mapping[str, str] | None = None) -> None:
-    """Apply the settings of a new connection, after connecting: poolers refuse most settings before. Raise StoreError
-    unless commits are durable and the settings last."""
+    """Apply the settings of a new connection, after connecting: poolers refuse most settings before. Raise
+    StoreError unless commits are durable and the settings last."""
     settings = {**SETTINGS, **(more or {})}
     changes = "; ".join(f"SET {name} = {value}" for name, value in map(_quote_setting, settings.items()))
     await connection.execute(changes)
@@ -117,8 +117,8 @@ async def set_up(connection: PostgresConnection, url: str, more: Mapping[str, st
         raise explain_transaction_pooling(url)
     if commits in UNSAFE_COMMITS:
         raise StoreError(
-            f"{redact_url(url)} does not make commits durable: synchronous_commit is `{commits}` and cannot be set to "
-            "`on`. Allow the user to set it, or turn it on for the database: ALTER DATABASE NAME SET "
+            f"{redact_url(url)} does not make commits durable: synchronous_commit is `{commits}` and cannot be set "
+            "to `on`. Allow the user to set it, or turn it on for the database: ALTER DATABASE NAME SET "
             "synchronous_commit = on"
         )
 
@@ -132,9 +132,9 @@ def _quote_setting(setting: tuple[str, str]) -> tuple[str, str]:
 
 def explain_transaction_pooling(url: str) -> StoreError:
     return StoreError(
-        f"{redact_url(url)} is a pooler in transaction or statement mode, but Treadle needs connections that keep their "
-        "settings, locks and notifications. Set pool_mode = session for this database, or connect to PostgreSQL "
-        "directly."
+        f"{redact_url(url)} is a pooler in transaction or statement mode, but Treadle needs connections that keep "
+        "their settings, locks and notifications. Set pool_mode = session for this database, or connect to "
+        "PostgreSQL directly."
     )
 
 
@@ -201,20 +201,21 @@ def explain(error: BaseException, url: str) -> StoreError:
         return error
     if isinstance(error, ssl.SSLCertVerificationError):
         return StoreError(
-            f"The certificate of {where} is not trusted: {error.verify_message}. Set sslrootcert to the CA that signed "
-            "it, and connect to a host name that it contains."
+            f"The certificate of {where} is not trusted: {error.verify_message}. Set sslrootcert to the CA that "
+            "signed it, and connect to a host name that it contains."
         )
     if isinstance(error, ssl.SSLError):
         return StoreError(
-            f"The encrypted connection to {where} failed: {error.reason or error}. Check that sslrootcert, sslcert and "
-            "sslkey are PEM files, and that the server accepts this version of TLS."
+            f"The encrypted connection to {where} failed: {error.reason or error}. Check that sslrootcert, sslcert "
+            "and sslkey are PEM files, and that the server accepts this version of TLS."
         )
     if state in LOST_STATEMENT_STATES:
         return explain_transaction_pooling(url)
     if state == "25006":
         return StoreAway(
             f"The PostgreSQL server at {where} accepts no writes: {error}. It is a standby, or "
-            "default_transaction_read_only is on. Connect to the primary, or turn that off. Acknowledged work is safe."
+            "default_transaction_read_only is on. Connect to the primary, or turn that off. Acknowledged work is "
+            "safe."
         )
     if state.startswith("28"):
         return StoreError(

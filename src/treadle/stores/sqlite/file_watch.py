@@ -46,9 +46,9 @@ class FileWatch:
 
     def _explain(self, suffix: str, what: str) -> StoreLost:
         return StoreLost(
-            f"The database file {self._path}{suffix} was {what} while this process used it. Nothing more is accepted, "
-            "because it would be lost. Stop this process, put the file back or restore a backup (treadle restore "
-            "FILE --force), and start again."
+            f"The database file {self._path}{suffix} was {what} while this process used it. Nothing more is "
+            "accepted, because it would be lost. Stop this process, put the file back or restore a backup (treadle "
+            "restore FILE --force), and start again."
         )
 
 

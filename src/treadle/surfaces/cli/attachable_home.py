@@ -76,8 +76,8 @@ def _request_settings(home: Home) -> HomeConfig | None:
 
 
 def _ask(path: str) -> "SettingsInUse | None":
-    """Return what a process answers on its Unix socket. Raise TimeoutError if it is silent. Settings are read outside
-    the event loop too, so this does not use it."""
+    """Return what a process answers on its Unix socket. Raise TimeoutError if it is silent. Settings are read
+    outside the event loop too, so this does not use it."""
     from http.client import HTTPConnection, HTTPException
 
     from treadle.operations.local_admin import SETTINGS, SettingsInUse
