@@ -32,8 +32,8 @@ def refuse_missing_database(home: Home) -> None:
         return
     raise StoreMissing(
         f"The database {path} is missing or empty, but this home had one. Put the file back (is its disk "
-        "mounted?), or restore a backup (treadle restore FILE --force). To start with a new, empty database: treadle serve "
-        "--new, treadle run --new or treadle chat --new; in a program: Engine(new=True)."
+        "mounted?), or restore a backup (treadle restore FILE --force). To start with a new, empty database: "
+        "treadle serve --new, treadle run --new or treadle chat --new; in a program: Engine(new=True)."
     )
 
 
