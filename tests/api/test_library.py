@@ -13,7 +13,7 @@ from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError
-from treadle.testing.models import ScriptedModel, ask, call, say
+from treadle.testing.models import ScriptedModel, Silence, ask, call, say
 
 AGENT = treadle.Agent(name="helper", model="scripted/x", memory={"recall": 0, "remember": False})
 
@@ -123,3 +123,30 @@ def test_an_agent_accepts_the_fields_of_its_file() -> None:
     assert (beating.spec.heartbeat.every, beating.spec.heartbeat.message) == ("15m", "Anything new?")
     with pytest.raises(ConfigError, match="message must say"):
         treadle.Agent(name="a", model="m", heartbeat={"every": "15m"})
+
+
+def test_a_program_announces_the_run_that_an_earlier_one_left_behind(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def make_program(model: ScriptedModel) -> treadle.Engine:
+        engine = treadle.Engine(f"sqlite:///{tmp_path}/t.db", home=tmp_path / "home")
+        engine.add_model("scripted", model)
+        return engine
+
+    async def leave() -> str:
+        async with make_program(ScriptedModel(Silence())) as engine:
+            run_id = await engine.submit(AGENT, "Hello.")
+            async for event in engine.events(run_id):
+                if event.type == "llm_request":
+                    break
+            return run_id
+
+    async def resume(run_id: str) -> None:
+        async with make_program(ScriptedModel(say("Done."), say("Yes."))) as engine:
+            assert (await engine.wait(run_id)).text == "Done."
+            assert (await engine.run(AGENT, "And?")).text == "Yes."
+
+    left = asyncio.run(leave())
+    assert caplog.messages == []
+    asyncio.run(resume(left))
+    assert caplog.messages == [f"Resuming an unfinished run of an earlier process: {left}"]

@@ -1,6 +1,7 @@
 """Backups: complete or not made, and checked when they are made and restored."""
 
 import asyncio
+import fcntl
 import hashlib
 import io
 import json
@@ -133,7 +134,7 @@ def test_existing_files_stop_a_restore_or_are_moved_aside_and_never_deleted(tmp_
     assert runs_of(home) == 1
     assert read_facts(f"{aside}/treadle.db").runs == 2
     moved = files_in(Path(aside))
-    kept = ("treadle.db-wal", "treadle.db-shm", "treadle.db.lock", "vault.key")
+    kept = ("databases.json", "treadle.db-wal", "treadle.db-shm", "treadle.db.lock", "vault.key")
     assert {name for name in before if name not in kept} <= set(moved)
     assert (home.path / "vault.key").exists(), "it belongs to no backup, and stays where it is"
 
@@ -518,3 +519,21 @@ def test_a_restore_that_fails_at_its_end_changes_nothing(tmp_path: Path, monkeyp
     with pytest.raises(UsageError, match=r"No space left on device\. Nothing was changed"):
         restore(home, tmp_path / "b.tar", replace=True)
     assert files_in(home.path) == before
+
+
+def test_the_leftovers_of_a_killed_backup_are_removed_by_the_next_one(tmp_path: Path) -> None:
+    home, target = Home(tmp_path / "home"), tmp_path / "backups"
+    target.mkdir()
+    home.ensure()
+    home.config_file.write_text("{}")
+    killed, running = target / ".treadle-backup-killed", target / ".treadle-backup-running"
+    for folder in (killed, running):
+        (folder / "parts").mkdir(parents=True)
+        (folder / "parts" / "treadle.db").write_bytes(b"half of it")
+    lock = os.open(running, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    back_up(home, target / "one.tar", replace=False)
+    assert sorted(path.name for path in target.iterdir()) == [".treadle-backup-running", "one.tar"]
+    os.close(lock)
+    back_up(home, target / "two.tar", replace=False)
+    assert sorted(path.name for path in target.iterdir()) == ["one.tar", "two.tar"]

@@ -56,7 +56,7 @@ class Owners:
         self.left = list(owners)
 
     @asynccontextmanager
-    async def open(self, engine: Any, home: Home) -> AsyncGenerator[HomeAccess]:
+    async def open(self, engine: Any, home: Home, tell: Any) -> AsyncGenerator[HomeAccess]:
         owner = self.left.pop(0)
         await owner.may_open.wait()
         yield owner.access
@@ -130,7 +130,7 @@ def test_a_home_that_stays_closed_is_reported_with_the_cause(monkeypatch: pytest
         owner = Owner()
         link = await open_link(monkeypatch, owner)
 
-        def fail(engine: Any, home: Home) -> Any:
+        def fail(engine: Any, home: Home, tell: Any) -> Any:
             raise UsageError("config.yaml is broken.")
 
         monkeypatch.setattr(home_link, "open_home", fail)

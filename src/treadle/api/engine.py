@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from contextvars import copy_context
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
@@ -61,7 +62,8 @@ _Answer = TypeVar("_Answer")
 class Engine:
     """Runs agents on one database, which stores everything that they do.
 
-    Open an engine with `async with`. Opening it also resumes the unfinished runs of the database:
+    Open an engine with `async with`. Opening it also resumes the unfinished runs of the database, and logs a
+    warning that names them:
 
         agent = treadle.Agent(name="helper", model="provider/model-id")
         async with treadle.Engine("sqlite:///helper.db") as engine:
@@ -70,8 +72,8 @@ class Engine:
 
     `database` is `sqlite:///PATH` or `postgresql://USER@HOST:PORT/DATABASE`; by default it is the database of the
     home. `home` is the folder with the configuration, by default TREADLE_HOME or `~/.treadle`. With `metrics`, the
-    engine counts what it does, for `Engine.metrics`. Tools find `deps`, such as a client or a connection pool, in
-    `ToolContext.deps`."""
+    engine counts what it does, for `Engine.metrics`. With `new`, a missing database is replaced by an empty one.
+    Tools find `deps`, such as a client or a connection pool, in `ToolContext.deps`."""
 
     def __init__(
         self,
@@ -80,11 +82,14 @@ class Engine:
         home: str | PathLike[str] | None = None,
         metrics: bool = False,
         deps: Any = None,
+        new: bool = False,
     ) -> None:
         given = home if home is None or isinstance(home, Home) else Home(Path(home).expanduser().absolute())
-        self._config = configure_engine(
-            database, given, telemetry=Telemetry(metrics=True) if metrics else None, deps=deps
-        )
+        if new:
+            given = msgspec.structs.replace(given or Home.from_environment(os.environ), new=True)
+        telemetry = Telemetry(metrics=True) if metrics else None
+        config = configure_engine(database, given, telemetry=telemetry, deps=deps)
+        self._config = replace(config, announces_resumed=True)
         self._parts: EngineParts | None = None
 
     @property

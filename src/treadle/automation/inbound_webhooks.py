@@ -6,16 +6,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-import msgspec
-
-from treadle.automation.signing import generate_secret, is_genuine
+from treadle.automation.signature_schemes import decode_payload, find_challenge, verify_message
+from treadle.automation.signing import generate_secret, is_standard_secret
 from treadle.domain.agents import AgentSpec
-from treadle.domain.errors import InvalidState, UnknownHook, UsageError
+from treadle.domain.errors import UnknownHook, UsageError
 from treadle.domain.events import WebhookReceived
 from treadle.domain.messages import user
 from treadle.domain.users import LOCAL_USER, UserId
-from treadle.domain.webhooks import HookId, InboundWebhook, check_template, derive_session, fill_template
-from treadle.operations.automation import HookView, NewHook, NewHookView, SignedMessage
+from treadle.domain.webhooks import (
+    HookId,
+    InboundWebhook,
+    SignatureScheme,
+    check_template,
+    derive_session,
+    fill_template,
+)
+from treadle.operations.automation import Challenge, HookView, NewHook, NewHookView, SignedMessage
 from treadle.operations.schemas import Ticket, moment
 from treadle.operations.service import LocalService
 from treadle.operations.submissions import Submission
@@ -62,8 +68,9 @@ class InboundWebhookRegistry:
             request.session,
             self._clock.now(),
             owner,
+            request.scheme,
         )
-        secret = generate_secret()
+        secret = _choose_secret(request.scheme, request.secret)
         await self._secrets.put(secret_name(hook.hook_id), secret)
         await self._hooks.add(hook)
         return _to_new_hook_view(hook, secret)
@@ -76,13 +83,13 @@ class InboundWebhookRegistry:
             raise _explain_unknown(hook_id)
         await self._secrets.remove(secret_name(hook_id))
 
-    async def rotate(self, hook_id: HookId) -> NewHookView:
+    async def rotate(self, hook_id: HookId, secret: str | None = None) -> NewHookView:
         hook = await self._hooks.find(hook_id)
         if hook is None:
             raise _explain_unknown(hook_id)
-        secret = generate_secret()
-        await self._secrets.put(secret_name(hook_id), secret)
-        return _to_new_hook_view(hook, secret)
+        chosen = _choose_secret(hook.scheme, secret)
+        await self._secrets.put(secret_name(hook_id), chosen)
+        return _to_new_hook_view(hook, chosen)
 
 
 class InboundWebhookReceiver:
@@ -105,27 +112,23 @@ class InboundWebhookReceiver:
         self._clock = clock
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def receive(self, hook_id: HookId, signed: SignedMessage) -> Ticket | None:
+    async def receive(self, hook_id: HookId, signed: SignedMessage) -> Ticket | Challenge | None:
         hook = await self._hooks.find(hook_id)
         secret = self._secrets.value(secret_name(hook_id if hook is None else hook.hook_id))
-        is_valid = is_genuine(
-            secret or DUMMY_SECRET,
-            self._clock.now(),
-            signed.webhook_id,
-            signed.timestamp,
-            signed.signature,
-            signed.body,
-        )
-        if hook is None or secret is None or not is_valid:
+        scheme = "standard" if hook is None else hook.scheme
+        message_id = verify_message(scheme, secret or DUMMY_SECRET, self._clock.now(), signed)
+        if hook is None or secret is None or message_id is None:
             return None
-        key = f"hook/{hook.hook_id}/{signed.webhook_id}"
+        if (challenge := find_challenge(hook.scheme, signed)) is not None:
+            return Challenge(challenge)
+        key = f"hook/{hook.hook_id}/{message_id}"
         async with self._locks.setdefault(key, asyncio.Lock()):
             if (known := await self._runs.find_submitted(key)) is not None:
-                raise InvalidState(f"The message {signed.webhook_id} was received before; it started {known}.")
-            return await self._submit(hook, signed, key)
+                return Ticket(known, (await self._runs.record(known)).origin.session_id)
+            return await self._submit(hook, signed, message_id, key)
 
-    async def _submit(self, hook: InboundWebhook, signed: SignedMessage, key: str) -> Ticket:
-        payload = _decode_payload(signed.body)
+    async def _submit(self, hook: InboundWebhook, signed: SignedMessage, message_id: str, key: str) -> Ticket:
+        payload = decode_payload(signed)
         submission = Submission(
             self._agents(hook.agent),
             user(fill_template(hook.message, payload)),
@@ -134,7 +137,7 @@ class InboundWebhookReceiver:
             plain=True,
             user=hook.owner,
         )
-        because = WebhookReceived(hook.hook_id, signed.webhook_id, len(signed.body))
+        because = WebhookReceived(hook.hook_id, message_id, len(signed.body))
         return await self._service.submit(submission, because)
 
 
@@ -146,12 +149,17 @@ def secret_name(hook_id: str) -> str:
     return f"{kind}_{rest if is_ours else hashlib.blake2b(hook_id.encode(), digest_size=16).hexdigest()}"
 
 
-def _decode_payload(body: bytes) -> Any:
-    """Return the decoded JSON body, or the text if it is not JSON."""
-    try:
-        return msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        return body.decode()
+def _choose_secret(scheme: SignatureScheme, given: str | None) -> str:
+    """Return the secret that the sender chose, or a new one. Raise UsageError if the scheme cannot use it."""
+    if given is None:
+        return generate_secret()
+    if not given.isascii() or not given.isprintable() or given != given.strip():
+        raise UsageError("The secret is invalid: it must be printable ASCII without spaces around it.")
+    if scheme == "standard" and not is_standard_secret(given):
+        raise UsageError(
+            "The secret is invalid: one of Standard Webhooks is `whsec_` and at least 24 bytes in base64."
+        )
+    return given
 
 
 def _explain_unknown(hook_id: HookId) -> UnknownHook:
@@ -176,4 +184,5 @@ def _to_fields(hook: InboundWebhook) -> dict[str, Any]:
         "created_at": moment(hook.created_at),
         "path": f"/v1/hooks/{hook.hook_id}",
         "owner": hook.owner,
+        "scheme": hook.scheme,
     }

@@ -11,6 +11,8 @@ from treadle.domain.ids import Instant
 
 PREFIX = "whsec_"
 SECRET_BYTES = 32
+MIN_BYTES = 24
+"""The shortest secret of Standard Webhooks."""
 TOLERANCE_SECONDS = 300
 MAX_ID_CHARS = 256
 ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
@@ -18,6 +20,16 @@ ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature
 
 def generate_secret() -> str:
     return PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+
+
+def is_standard_secret(text: str) -> bool:
+    """Return whether a text is a secret as Standard Webhooks defines it."""
+    try:
+        return (
+            text.startswith(PREFIX) and len(base64.b64decode(text.removeprefix(PREFIX), validate=True)) >= MIN_BYTES
+        )
+    except ValueError:
+        return False
 
 
 def build_signature_headers(secret: str, message_id: str, at: Instant, body: bytes) -> dict[str, str]:

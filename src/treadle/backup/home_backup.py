@@ -1,10 +1,13 @@
 """Backup and restore of a home, and access to its database for retention, agent states and tokens."""
 
+import fcntl
+import glob
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import AsyncGenerator, Generator, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -28,17 +31,22 @@ from treadle.backup.event_export import EventExportFile
 from treadle.backup.restore import ReversibleMoves
 from treadle.bootstrap.databases import open_stores_exclusively
 from treadle.bootstrap.sqlite import database_path, lock_database
+from treadle.config.database_marker import forget_database
 from treadle.config.home import Home
 from treadle.domain.errors import StoreNewer, UsageError
 from treadle.domain.version import VERSION
 from treadle.operations.archive import SessionArchiver
 from treadle.operations.retention import RetentionService
-from treadle.stores.sqlite.backup import check_database, check_integrity, copy_database
+from treadle.stores.sqlite.backup import check_database, check_integrity, copy_database, require_own
 from treadle.system.clock import SystemClock
 from treadle.vault.database import APPLICATION_ID as VAULT_ID
 from treadle.vault.database import FORMAT as VAULT_FORMAT
 from treadle.vault.store import VaultStore
 
+BACKUP_PREFIX, RESTORE_PREFIX = ".treadle-backup-", ".restoring-"
+"""Beginnings of the names of temporary folders."""
+STARTING_SECONDS = 60.0
+"""How long a temporary folder without content may be one that is about to be locked."""
 DATABASE_SUFFIXES = ("", "-wal", "-shm", "-journal")
 
 
@@ -74,11 +82,12 @@ def back_up(home: Home, target: Path, replace: bool) -> BackupReport:
     _check_target(home, target, replace)
     if home.database is not None and not database.exists():
         raise UsageError(f"There is no database {database}. Is TREADLE_DATABASE_URL right? Nothing was saved.")
-    with _make_staging_folder(target.parent, f".{target.name}.") as folder:
+    with _make_staging_folder(target.parent, BACKUP_PREFIX) as folder:
         parts = folder / "parts"
         left_out = tuple(_copy_files(home.path, parts))
         facts = None
         if database.exists():
+            require_own(str(database))
             copy_database(str(database), str(parts / DATABASE))
             facts = check_database(str(parts / DATABASE))
         vault = _copy_vault(home, parts)
@@ -114,9 +123,12 @@ def _check_target(home: Home, target: Path, replace: bool) -> None:
 
 @contextmanager
 def _make_staging_folder(folder: Path, prefix: str) -> Generator[Path, None, None]:
-    """Yield a private temporary folder, and delete it afterwards."""
+    """Yield a private temporary folder, and delete it afterwards. Delete what killed commands have left, too."""
+    _remove_leftovers(folder, prefix)
     try:
         temporary = Path(tempfile.mkdtemp(dir=folder, prefix=prefix))
+        lock = os.open(temporary, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         (temporary / "parts").mkdir(mode=0o700)
     except OSError as error:
         raise UsageError(f"Nothing can be written to {folder}: {error.strerror}. Check its permissions.") from None
@@ -128,6 +140,23 @@ def _make_staging_folder(folder: Path, prefix: str) -> Generator[Path, None, Non
         ) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+        os.close(lock)
+
+
+def _remove_leftovers(folder: Path, prefix: str) -> None:
+    """Delete the temporary folders of this user that no process has locked: their commands were killed."""
+    with suppress(OSError):
+        for found in folder.glob(f"{glob.escape(prefix)}*"):
+            with suppress(OSError):
+                lock = os.open(found, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                try:
+                    is_ours = os.fstat(lock).st_uid == os.geteuid()
+                    is_old = time.time() - os.fstat(lock).st_mtime > STARTING_SECONDS or (found / "parts").is_dir()
+                    if is_ours and is_old:
+                        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        shutil.rmtree(found, ignore_errors=True)
+                finally:
+                    os.close(lock)
 
 
 def _copy_files(home: Path, parts: Path) -> Iterator[str]:
@@ -179,7 +208,7 @@ def restore(home: Home, source: Path, replace: bool) -> RestoreReport:
     source, database = source.expanduser().absolute(), database_path(home)
     check_archive(source)
     home.ensure()
-    with lock_database(home, "Nothing was changed."), _make_staging_folder(home.path, ".restoring-") as folder:
+    with lock_database(home, "Nothing was changed."), _make_staging_folder(home.path, RESTORE_PREFIX) as folder:
         parts = folder / "parts"
         manifest = unpack(source, parts)
         _check_parts(manifest, parts, source)
@@ -199,6 +228,8 @@ def restore(home: Home, source: Path, replace: bool) -> RestoreReport:
                     moves.move(parts / name, home.path / name)
             if (parts / DATABASE).exists():
                 moves.move(parts / DATABASE, database)
+            else:
+                forget_database(home)
     moved = dict.fromkeys(str(aside[path.parent]) for path in existing)
     return RestoreReport(str(home.path), str(database), manifest, tuple(moved))
 

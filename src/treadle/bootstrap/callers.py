@@ -81,6 +81,9 @@ async def open_owning_memory_caller(home: Home) -> AsyncGenerator[LocalCaller, N
                 f"{error} Until then `treadle memory list`, `search` and `export` show its memories, and "
                 "agents can save memories with the tool memory_save.",
                 error.socket,
+                error.owner,
+                error.since,
+                error.pid,
             ) from None
         yield await _with_memories(home, stores, opened)
 

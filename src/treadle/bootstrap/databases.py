@@ -1,23 +1,20 @@
 """Opens a database of either kind: for an engine, for reading or for changes. Imports the wiring of a kind when it
 is used."""
 
+import os
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from treadle.bootstrap.stores import Stores
-from treadle.config.database_url import check_persistent, is_postgres, sqlite_path
+from treadle.config.database_url import check_persistent, is_in_memory, is_postgres, sqlite_path
 from treadle.config.home import Home
-from treadle.domain.errors import UsageError
+from treadle.domain.errors import StoreOwned, UsageError
 from treadle.engine.event_hub import EventHub
 from treadle.ports.channel_store import ChannelState
 from treadle.ports.clock import Clock
 from treadle.ports.deletion import DatabaseFacts
 from treadle.system.clock import SystemClock, TimeOrderedIds
-
-if TYPE_CHECKING:
-    from treadle.stores.sqlite.lock import Owner
 
 
 async def open_stores(database: str, hub: EventHub, clock: Clock) -> Stores:
@@ -45,11 +42,15 @@ def open_home_readonly(home: Home) -> AbstractAsyncContextManager[Stores]:
     return open_stores_readonly(home.database_url)
 
 
-def find_owner(home: Home) -> "Owner | None":
-    """Return the process that owns the database of a home, as far as is known, or None."""
-    from treadle.stores.sqlite.lock import read_owner
+def find_owner(home: Home) -> StoreOwned | None:
+    """Return the error that names the other process that owns the database of a home; None if none is known."""
+    if is_postgres(home.database_url) or is_in_memory(home.database_url):
+        return None
+    from treadle.stores.sqlite.lock import explain_owned, read_owner
 
-    return read_owner(sqlite_path(home.database_url))
+    path = sqlite_path(home.database_url)
+    owner = read_owner(path)
+    return None if owner is None or owner.pid == os.getpid() else explain_owned(path, owner)
 
 
 def open_stores_exclusively(home: Home, what: str) -> AbstractAsyncContextManager[Stores]:

@@ -16,10 +16,12 @@ from treadle.bootstrap.engine_config import EngineConfig
 from treadle.bootstrap.mcp_status import HomeMcpStatus
 from treadle.bootstrap.memory import make_memories
 from treadle.bootstrap.plugins import make_agent_hooks
+from treadle.bootstrap.resumed_runs import ResumedRuns
 from treadle.bootstrap.stores import MonitoredDispatcher, Stores
 from treadle.bootstrap.system import HomeSkills, HomeSystem
 from treadle.bootstrap.workspaces import make_workspace_identifier
 from treadle.config.agent_registry import EngineAgents, HomeAgents
+from treadle.config.database_marker import record_database, refuse_missing_database
 from treadle.config.database_url import list_database_files
 from treadle.config.shared_settings import describe_settings
 from treadle.domain.errors import StoreError, UsageError
@@ -34,6 +36,7 @@ from treadle.operations.automation import Automation
 from treadle.operations.channel_manager import ChannelManager
 from treadle.operations.context import Context, NoMetrics
 from treadle.operations.memory_service import MemoryService
+from treadle.operations.readiness import Readiness
 from treadle.operations.retention import RetentionService
 from treadle.operations.service import LocalService
 from treadle.operations.sign_in_service import SignInService
@@ -105,8 +108,12 @@ class EngineParts:
 
         async with AsyncExitStack() as opened:
             hub = EventHub(clock, ids, wake)
-            stores = await open_stores(database, hub, clock)
+            stores = await _open_stores(database, config, hub)
             opened.push_async_callback(stores.close)
+            if config.announces_resumed:
+                resumed = ResumedRuns(clock.now())
+                hub.claim_observers.append(resumed.take)
+                opened.callback(resumed.flush)
             opened.callback(hub.on_lost, StoreError("The engine was closed. Open it again to continue."))
             if config.telemetry is not None:
                 await config.telemetry.begin(hub, stores.journal, stores.runs, opened, stores.shared)
@@ -164,6 +171,16 @@ class EngineParts:
         for task in self._wake_tasks:
             task.cancel()
         await self._closing.aclose()
+
+
+async def _open_stores(database: str, config: EngineConfig, hub: EventHub) -> Stores:
+    """Open the database. That of the home is not created anew if the home had one before."""
+    if config.database is not None:
+        return await open_stores(database, hub, config.clock)
+    refuse_missing_database(config.home)
+    stores = await open_stores(database, hub, config.clock)
+    record_database(config.home)
+    return stores
 
 
 async def _make_deps(
@@ -271,6 +288,7 @@ def _context(
         channels=_make_lazy_channels(config, stores, service, hub),
         home=config.home.path,
         settings=lambda: describe_settings(config.home.config()),
+        readiness=Readiness(stores.verify_writable, config.clock),
         metrics=NoMetrics() if config.telemetry is None else config.telemetry.metrics or NoMetrics(),
     )
 

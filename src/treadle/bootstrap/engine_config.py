@@ -63,6 +63,8 @@ class EngineConfig:
     """The people and groups to which agents can send messages."""
     tool_search: McpSettings = field(default_factory=McpSettings)
     """When the tools of MCP servers are searched for."""
+    announces_resumed: bool = False
+    """Whether it announces the runs of earlier processes that it resumes. Commands do that themselves."""
 
     async def close(self) -> None:
         """Close what was opened for the engine besides its database."""

@@ -135,8 +135,13 @@ def _make_stores(
         dispatcher=partial(_make_dispatcher, database, journal),
         close=close,
         alone=LeaderLock(database).take,
+        verify_writable=partial(_verify_writable, database),
         shared=True,
     )
+
+
+async def _verify_writable(database: PostgresDatabase) -> None:
+    await database.rows("verify_writable")
 
 
 # ── Dispatchers ──

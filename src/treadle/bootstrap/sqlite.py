@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from treadle.bootstrap.stores import Stores, WorkerShare
+from treadle.config.database_marker import record_database, refuse_missing_database
 from treadle.config.database_url import check_has_files, check_persistent, sqlite_path
 from treadle.config.home import Home
 from treadle.dispatch.local import LocalDispatcher
@@ -27,7 +28,7 @@ from treadle.stores.sqlite.overview import SqliteOverview
 from treadle.stores.sqlite.results import SqliteResults
 from treadle.stores.sqlite.sessions import SqliteSessions
 from treadle.stores.sqlite.sign_ins import SqliteSignIns
-from treadle.stores.sqlite.writer import InlineWriter, SqliteWriter, ThreadWriter
+from treadle.stores.sqlite.writer import InlineWriter, SqliteWriter, ThreadWriter, verify_writable
 
 IN_MEMORY = ":memory:"
 
@@ -66,7 +67,9 @@ async def open_sqlite_exclusively(
     process owns it."""
     path = str(database_path(home))
     with lock_database(home, what):
+        refuse_missing_database(home)
         async with _open_inline(open_database(path), path, hub, clock) as stores:
+            record_database(home)
             yield stores
 
 
@@ -75,7 +78,7 @@ async def _open_inline(
     connection: SqliteDatabase, path: str, hub: EventHub, clock: Clock
 ) -> AsyncGenerator[Stores, None]:
     """Open a database for a short command."""
-    writer = InlineWriter(connection)
+    writer = InlineWriter(connection, path)
     try:
         yield _make_stores(writer, SqliteJournal(writer, hub, clock), path, clock, writer.close)
     finally:
@@ -120,6 +123,7 @@ def _make_stores(
         dispatcher=partial(_make_dispatcher, journal),
         close=close,
         announce=announce,
+        verify_writable=partial(verify_writable, writer),
     )
 
 
@@ -146,7 +150,7 @@ def lock_database(home: Home, what: str) -> Generator[None, None, None]:
     try:
         lock = DatabaseLock(str(database_path(home)))
     except StoreOwned as error:
-        raise StoreOwned(f"{what} {error}", error.socket, error.owner, error.since) from None
+        raise StoreOwned(f"{what} {error}", error.socket, error.owner, error.since, error.pid) from None
     try:
         yield
     finally:

@@ -56,6 +56,10 @@ async def run_unlocked(name: str, work: Work) -> None:
     await work()
 
 
+async def accept() -> None:
+    """Verify nothing: the database is in memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stores:
     """The stores of one database, for one process. Closed by `close`."""
@@ -85,5 +89,7 @@ class Stores:
     """Tells other commands where they can attach to the process that owns the database, if there is one owner."""
     alone: Callable[[str, Work], Awaitable[None]] = run_unlocked
     """Does work that only one of all processes on the database may do at a time, until it is cancelled."""
+    verify_writable: Callable[[], Awaitable[None]] = accept
+    """Raises StoreError unless the database accepts writes."""
     shared: bool = False
     """Other processes can work on its runs too."""

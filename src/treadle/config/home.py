@@ -48,6 +48,8 @@ class Home(Struct, frozen=True):
     """The URL of a database other than the home's own."""
     live: LiveConfig | None = None
     """The settings of a process that runs for long; None: the file is read each time."""
+    new: bool = False
+    """Whether to start with an empty database if the one that the home had is missing."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Home":

@@ -125,14 +125,15 @@ async def _read_recorded(home: Home) -> Mapping[str, ChannelState]:
 
 async def read_channels(home: Home) -> Sequence[ChannelView] | None:
     """Return the channels of the process that owns the home; None if none answers."""
-    if is_postgres(home.database_url) or (owner := find_owner(home)) is None or owner.socket is None:
+    if (owned := find_owner(home)) is None or owned.socket is None:
         return None
     from treadle.operations.operation import NoParameters
     from treadle.remote.caller import RemoteCaller
-    from treadle.remote.connection import Address, Connection, ServerGone
+    from treadle.remote.connection import Connection, ServerGone, address_of
+    from treadle.remote.owner_watch import NOTICE_SECONDS
 
     try:
-        async with Connection(Address(owner.socket)) as connection:
+        async with Connection(address_of(owned), limit_seconds=NOTICE_SECONDS) as connection:
             return (await RemoteCaller(connection).call(LIST, NoParameters())).items
     except (TreadleError, ServerGone):
         return None

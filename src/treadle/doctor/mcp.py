@@ -5,7 +5,6 @@ from importlib.util import find_spec
 
 from treadle.bootstrap.databases import find_owner
 from treadle.bootstrap.mcp_entries import ServerEntry, list_entries
-from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
 from treadle.doctor.findings import Finding, setting
 from treadle.domain.errors import TreadleError
@@ -46,15 +45,16 @@ def _describe(entry: ServerEntry, connections: Sequence[McpConnectionView]) -> F
 
 async def read_connections(home: Home) -> dict[tuple[str, str], tuple[McpConnectionView, ...]]:
     """Return the connections of the process that owns the home, if there is one that answers."""
-    if is_postgres(home.database_url) or (owner := find_owner(home)) is None or owner.socket is None:
+    if (owned := find_owner(home)) is None or owned.socket is None:
         return {}
     from treadle.operations.mcp_servers import LIST
     from treadle.operations.operation import NoParameters
     from treadle.remote.caller import RemoteCaller
-    from treadle.remote.connection import Address, Connection, ServerGone
+    from treadle.remote.connection import Connection, ServerGone, address_of
+    from treadle.remote.owner_watch import NOTICE_SECONDS
 
     try:
-        async with Connection(Address(owner.socket)) as connection:
+        async with Connection(address_of(owned), limit_seconds=NOTICE_SECONDS) as connection:
             page = await RemoteCaller(connection).call(LIST, NoParameters())
     except (TreadleError, ServerGone):
         return {}

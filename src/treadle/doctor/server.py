@@ -5,7 +5,6 @@ import msgspec
 from msgspec import Struct
 
 from treadle.bootstrap.databases import find_owner
-from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
 from treadle.doctor.findings import Finding, setting
 from treadle.domain.errors import TreadleError
@@ -14,7 +13,8 @@ from treadle.models.http.fetch import fetch, open_session
 from treadle.operations.local_admin import ADDRESS
 from treadle.operations.operation import NoParameters
 from treadle.remote.caller import RemoteCaller
-from treadle.remote.connection import Address, Connection, ServerGone
+from treadle.remote.connection import Connection, OwnerSilent, ServerGone, address_of
+from treadle.remote.owner_watch import NOTICE_SECONDS
 
 ABOUT = "server"
 MAX_VERSION = 40
@@ -30,7 +30,11 @@ class _Health(Struct):
 async def describe_server(home: Home, timeout_seconds: float, *, offline: bool) -> Finding:
     """Connect to where the process that owns the home serves, or else to where `treadle serve` is configured to
     be."""
-    server, url = home.config().server, None if offline else await _find_running(home)
+    server = home.config().server
+    try:
+        url = None if offline else await _find_running(home)
+    except OwnerSilent as silent:
+        return Finding(ABOUT, "wrong", "the process that owns the home does not answer", str(silent))
     where = f"{server.host}:{server.port}" if url is None else url.partition("://")[2]
     if url is None and server.port == 0:
         return setting(ABOUT, "`treadle serve` is configured to take any free port; not tried")
@@ -57,12 +61,14 @@ async def describe_server(home: Home, timeout_seconds: float, *, offline: bool) 
 
 
 async def _find_running(home: Home) -> str | None:
-    """Return where the process that owns the home serves, if one does."""
+    """Return where the process that owns the home serves, if one does. Raise OwnerSilent if it does not answer."""
     try:
-        if is_postgres(home.database_url) or (owner := find_owner(home)) is None or owner.socket is None:
+        if (owned := find_owner(home)) is None or owned.socket is None:
             return None
-        async with Connection(Address(owner.socket)) as connection:
+        async with Connection(address_of(owned), limit_seconds=NOTICE_SECONDS) as connection:
             return (await RemoteCaller(connection).call(ADDRESS, NoParameters())).url
+    except OwnerSilent:
+        raise
     except (TreadleError, ServerGone):
         return None
 

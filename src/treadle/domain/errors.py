@@ -29,6 +29,7 @@
     │   ├── StoreLocked
     │   ├── StoreAway
     │   ├── StoreDamaged
+    │   ├── StoreMissing
     │   ├── StoreNewer
     │   ├── StoreFull
     │   └── StoreLost
@@ -154,12 +155,19 @@ class StoreOwned(StoreError):
     """Another process owns the database."""
 
     def __init__(
-        self, message: str, socket: str | None = None, owner: str = "another process", since: float = 0.0
+        self,
+        message: str,
+        socket: str | None = None,
+        owner: str = "another process",
+        since: float = 0.0,
+        pid: int = 0,
     ) -> None:
         super().__init__(message)
         self.socket = socket
         """The Unix socket of the owner, if it listens on one."""
         self.owner = owner
+        self.pid = pid
+        """Process id of the owner; 0: unknown."""
         self.since = since
         """When the owner took the database; 0.0: unknown."""
 
@@ -174,6 +182,10 @@ class StoreAway(StoreError):
 
 class StoreDamaged(StoreError):
     """The database file is damaged."""
+
+
+class StoreMissing(StoreError):
+    """The home had a database, which is missing or empty now."""
 
 
 class StoreNewer(StoreError):

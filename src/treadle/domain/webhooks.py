@@ -3,7 +3,7 @@
 import re
 from fnmatch import fnmatchcase
 from hashlib import blake2b
-from typing import Any, NewType, cast
+from typing import Any, Literal, NewType, cast
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +13,8 @@ from treadle.domain.users import LOCAL_USER, UserId
 
 HookId = NewType("HookId", str)
 WebhookId = NewType("WebhookId", str)
+SignatureScheme = Literal["standard", "github", "gitlab", "stripe", "slack"]
+"""How the sender of an inbound webhook signs: as Standard Webhooks defines it, or in its own way."""
 
 _PLACE = re.compile(r"\{\{\s*payload((?:\.[^\s.{}]+)*)\s*\}\}")
 _SESSION = re.compile(r"[A-Za-z0-9._-]{1,100}")
@@ -42,6 +44,7 @@ class InboundWebhook(Struct, frozen=True):
     created_at: Instant
     owner: UserId = LOCAL_USER
     """The user whom its runs are for: its creator."""
+    scheme: SignatureScheme = "standard"
 
 
 def check_template(text: str) -> None:

@@ -1,7 +1,7 @@
 """Protocols of what an open engine does automatically: schedules, inbound webhooks and webhooks, with the values
 that they take and return. The `automation` package implements them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,10 +12,12 @@ from msgspec import Meta, Struct
 from treadle.domain.ids import EventId, RunId, SessionId
 from treadle.domain.schedules import ScheduleId
 from treadle.domain.users import LOCAL_USER, UserId
-from treadle.domain.webhooks import HookId, WebhookId
+from treadle.domain.webhooks import HookId, SignatureScheme, WebhookId
 from treadle.operations.schemas import AgentName, Said, SessionName, Ticket
 
 MAX_HOOK_NAME_CHARACTERS = 100
+HookSecret = Annotated[str, Meta(min_length=16, max_length=512)]
+"""The secret of an inbound webhook that its sender chose."""
 
 # ── Schedules ──
 
@@ -83,6 +85,10 @@ class NewHook(Struct, frozen=True, forbid_unknown_fields=True):
     """With placeholders such as {{payload.issue.title}}."""
     session: SessionName | None = None
     """The name of the session, with placeholders. Without it, each message starts a new session."""
+    scheme: SignatureScheme = "standard"
+    """How the sender signs: `standard` (Standard Webhooks), `github`, `gitlab`, `stripe` or `slack`."""
+    secret: HookSecret | None = None
+    """The secret that the sender signs with, if the sender chose it. Default: a new one."""
 
 
 class HookView(Struct, frozen=True):
@@ -96,6 +102,8 @@ class HookView(Struct, frozen=True):
     """Where to send to, on this server."""
     owner: UserId = LOCAL_USER
     """The user of its runs: its creator."""
+    scheme: SignatureScheme = "standard"
+    """How the sender signs."""
 
 
 class NewHookView(HookView, frozen=True, kw_only=True):
@@ -112,24 +120,29 @@ class InboundWebhookManager(Protocol):
 
     async def remove(self, hook_id: HookId) -> None: ...
 
-    async def rotate(self, hook_id: HookId) -> NewHookView:
-        """Create a new secret. The previous secret stops working at once."""
+    async def rotate(self, hook_id: HookId, secret: str | None = None) -> NewHookView:
+        """Replace the secret, by default with a new one. The previous secret stops working at once."""
         ...
 
 
 class SignedMessage(Struct, frozen=True):
     """A signed request to an inbound webhook."""
 
-    webhook_id: str
-    timestamp: str
-    signature: str
+    headers: Mapping[str, str]
+    """Headers by their names in lower case."""
     body: bytes
 
 
+class Challenge(Struct, frozen=True):
+    """The answer to a request with which a sender sets up its webhook."""
+
+    challenge: str
+
+
 class InboundWebhookHandler(Protocol):
-    async def receive(self, hook_id: HookId, signed: SignedMessage) -> Ticket | None:
-        """Start a run. Return None if there is no such inbound webhook or the signature is wrong or too old. Raise
-        InvalidState for a message that was received before."""
+    async def receive(self, hook_id: HookId, signed: SignedMessage) -> Ticket | Challenge | None:
+        """Start a run. Return the run that a message started when it was received before, and None if there is no
+        such inbound webhook or the signature is wrong or too old."""
         ...
 
 

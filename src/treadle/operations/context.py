@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from treadle.operations.channel_manager import ChannelManager
     from treadle.operations.mcp_status import McpStatus
     from treadle.operations.memory_service import MemoryService
+    from treadle.operations.readiness import Readiness
     from treadle.operations.retention import RetentionService
     from treadle.operations.service import LocalService
     from treadle.operations.sign_in_service import SignInService
@@ -147,6 +148,7 @@ class Context:
     secrets: SecretStore = _ABSENT
     now: Callable[[], Instant] = _ABSENT
     metrics: StreamMetrics = _ABSENT
+    readiness: "Readiness" = _ABSENT
     overview: "Overview" = _ABSENT
     system: "SystemFacts" = _ABSENT
     skills: "SkillApprovals" = _ABSENT

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.webhooks import HookId
-from treadle.operations.automation import HookView, NewHook, NewHookView
+from treadle.operations.automation import HookSecret, HookView, NewHook, NewHookView
 from treadle.operations.context import Context
 from treadle.operations.operation import NoParameters, Operation
 from treadle.operations.schemas import Page
@@ -19,6 +19,12 @@ class StartedRun(Struct, frozen=True):
 
 class OneHook(Struct, frozen=True, forbid_unknown_fields=True):
     hook_id: HookId
+
+
+class RotateHook(Struct, frozen=True, forbid_unknown_fields=True):
+    hook_id: HookId
+    secret: HookSecret | None = None
+    """The secret that the sender signs with, if the sender chose it. Default: a new one."""
 
 
 LIST = Operation(
@@ -53,7 +59,7 @@ ROTATE = Operation(
     "POST",
     "/v1/hooks/{hook_id}/rotate",
     scope="admin",
-    request=OneHook,
+    request=RotateHook,
     response=NewHookView,
     errors=(404,),
 )
@@ -65,10 +71,11 @@ RECEIVE = Operation(
     request=OneHook,
     response=StartedRun,
     status=202,
-    errors=(409,),
     summary="Send a message to an inbound webhook",
-    description="Signed as Standard Webhooks specifies: `webhook-id`, `webhook-timestamp`, `webhook-signature`. A "
-    "message is accepted once, within five minutes of its timestamp.",
+    description="Signed as the scheme of the webhook says: Standard Webhooks (`webhook-id`, `webhook-timestamp`, "
+    "`webhook-signature`), GitHub (`X-Hub-Signature-256`), GitLab (`X-Gitlab-Token`), Stripe (`Stripe-Signature`) "
+    "or Slack (`X-Slack-Signature`). A signed timestamp is valid for five minutes. A message starts one run; sent "
+    "again, it is answered with that run. The set-up requests of GitHub and Slack are answered with 200.",
 )
 
 
@@ -94,8 +101,8 @@ async def remove_hook(context: Context, request: OneHook) -> None:
 
 
 @ROTATE.handler
-async def rotate_hook(context: Context, request: OneHook) -> NewHookView:
+async def rotate_hook(context: Context, request: RotateHook) -> NewHookView:
     """Give an inbound webhook a new secret.
 
     The previous secret stops working immediately."""
-    return await context.automation().hooks.rotate(request.hook_id)
+    return await context.automation().hooks.rotate(request.hook_id, request.secret)

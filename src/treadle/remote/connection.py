@@ -1,8 +1,9 @@
 """Requests to another Treadle process, over its Unix socket or over TCP with a token. Problem responses become the
 errors that they describe."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -10,19 +11,16 @@ import msgspec
 from msgspec import Struct
 
 from treadle.domain import errors
-from treadle.domain.errors import StoreError, TreadleError, UsageError
+from treadle.domain.errors import StoreOwned, TreadleError, UsageError
 from treadle.operations.operation import WireRequest
-from treadle.remote.unix_http import SocketPresence, UnixResponse, request_over_socket
+from treadle.remote.owner_watch import ATTACH_LIMIT_SECONDS, OwnerName, OwnerSilent, OwnerWatch, ServerGone
+from treadle.remote.unix_http import SocketPresence, UnixResponse, probe_socket, request_over_socket
 from treadle.system.certificates import import_aiohttp
 
 if TYPE_CHECKING:
     import aiohttp
 
 PROBLEM = "urn:treadle:problem:"
-
-
-class ServerGone(StoreError):
-    """The other process does not respond."""
 
 
 class _Problem(Struct, frozen=True):
@@ -32,18 +30,35 @@ class _Problem(Struct, frozen=True):
 
 
 class Address(Struct, frozen=True):
-    """A Unix socket, or a URL with a token."""
+    """The Unix socket of the process that owns a home, or a URL with a token."""
 
     socket: str | None = None
+    owner: OwnerName | None = None
+    """The process behind the socket. A silent one is reported by this name, and given up after a while."""
     url: str = "http://localhost"
     token: str | None = None
+
+
+def address_of(owned: StoreOwned) -> Address:
+    """Return the address of the process that owns a home, which must have a socket."""
+    return Address(owned.socket, OwnerName(owned.pid, owned.owner))
 
 
 class Connection:
     """A connection to another process. Open it with `async with`."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(
+        self,
+        address: Address,
+        tell: Callable[[str], None] = lambda text: None,
+        limit_seconds: float = ATTACH_LIMIT_SECONDS,
+    ) -> None:
         self._address = address
+        self._tell = tell
+        """Tells the user that the owner of the home is silent."""
+        self._limit_seconds = limit_seconds
+        """How long the owner of the home may take to answer for the first time."""
+        self._watch: OwnerWatch | None = None
         self._session: aiohttp.ClientSession | None = None
         self._presence: SocketPresence | None = None
 
@@ -52,6 +67,9 @@ class Connection:
             self._session = _open_session(self._address)
         else:
             self._presence = SocketPresence(self._address.socket)
+            if self._address.owner is not None:
+                probe = partial(probe_socket, self._address.socket)
+                self._watch = OwnerWatch(self._address.owner, probe, self._tell, self._limit_seconds)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -94,7 +112,9 @@ class Connection:
             if self._session is None:
                 assert self._presence is not None, "a connection is opened with `async with`"
                 await self._presence.ensure_connected()
-                sent = request_over_socket(self._presence.socket, method, target, headers, request.body)
+                sent = request_over_socket(
+                    self._presence.socket, method, target, headers, request.body, self._watch
+                )
             else:
                 sent = _request_over_tcp(self._session, method, target, headers, request.body)
             async with sent as response:
@@ -103,9 +123,11 @@ class Connection:
             raise self._make_gone(error) from None
 
     async def is_alive(self) -> bool:
-        """Return whether the process answers."""
+        """Return whether the process answers. Raise OwnerSilent if it is there and stays silent."""
         try:
             await self.send("GET", WireRequest("/healthz", {}, None))
+        except OwnerSilent:
+            raise
         except ServerGone:
             return False
         return True

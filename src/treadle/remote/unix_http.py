@@ -7,14 +7,17 @@ from contextlib import asynccontextmanager
 
 import httptools
 
+from treadle.remote.owner_watch import OwnerWatch
+
 PIECE_BYTES = 256 * 1024
 
 
 class UnixResponse:
     """A response whose body is still arriving."""
 
-    def __init__(self, reader: asyncio.StreamReader) -> None:
+    def __init__(self, reader: asyncio.StreamReader, watch: OwnerWatch | None) -> None:
         self._reader = reader
+        self._watch = watch
         self._parser = httptools.HttpResponseParser(self)
         self._pieces: list[bytes] = []
         self._has_headers = self._is_complete = False
@@ -55,13 +58,20 @@ class UnixResponse:
             await self._feed()
 
     async def _feed(self) -> None:
-        data = await self._reader.read(PIECE_BYTES)
+        if self._watch is None:
+            data = await self._read()
+        else:
+            data = await self._watch.wait(self._read)
+            self._watch.on_answer()
         if not data:
             raise ConnectionResetError("the connection was closed in the middle of a response")
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             raise ConnectionError(f"the response is not HTTP: {error}") from None
+
+    async def _read(self) -> bytes:
+        return await self._reader.read(PIECE_BYTES)
 
     def _take(self) -> list[bytes]:
         taken, self._pieces = self._pieces, []
@@ -70,7 +80,12 @@ class UnixResponse:
 
 @asynccontextmanager
 async def request_over_socket(
-    socket: str, method: str, target: str, headers: Mapping[str, str], body: bytes | None
+    socket: str,
+    method: str,
+    target: str,
+    headers: Mapping[str, str],
+    body: bytes | None,
+    watch: OwnerWatch | None = None,
 ) -> AsyncGenerator[UnixResponse, None]:
     """Send a request, and give its response. The connection is closed afterwards."""
     reader, writer = await asyncio.open_unix_connection(socket, limit=PIECE_BYTES)
@@ -80,12 +95,18 @@ async def request_over_socket(
             sent["Content-Length"] = str(len(body or b""))
         lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items()), "", ""]
         writer.write("\r\n".join(lines).encode("ascii") + (body or b""))
-        await writer.drain()
-        response = UnixResponse(reader)
+        await (writer.drain() if watch is None else watch.wait(writer.drain))
+        response = UnixResponse(reader, watch)
         await response.start()
         yield response
     finally:
         writer.close()
+
+
+async def probe_socket(socket: str) -> None:
+    """Return when the process behind a socket answers. Raise OSError if it is gone."""
+    async with request_over_socket(socket, "GET", "/healthz", {}, None) as response:
+        await response.read()
 
 
 class SocketPresence:

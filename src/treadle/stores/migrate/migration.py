@@ -92,7 +92,9 @@ def _lock_source(path: str) -> DatabaseLock:
     try:
         return DatabaseLock(path)
     except StoreOwned as error:
-        raise StoreOwned(f"Nothing was migrated. {error}", error.socket) from None
+        raise StoreOwned(
+            f"Nothing was migrated. {error}", error.socket, error.owner, error.since, error.pid
+        ) from None
 
 
 class _Migration:

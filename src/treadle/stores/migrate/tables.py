@@ -143,7 +143,7 @@ TABLES = (
         "rowid",
         converters={"is_heartbeat": bool, "paused": bool},
     ),
-    _table("hooks", "hook_id name agent message session created_at owner", "rowid"),
+    _table("hooks", "hook_id name agent message session created_at owner scheme", "rowid"),
     _table(
         "webhooks",
         "webhook_id url events agents created_at position most_attempts attempts first_failed_at retry_at "

@@ -163,10 +163,10 @@ def _to_schedule(row: PostgresRow) -> Schedule:
 
 
 def _to_inbound_webhook(row: PostgresRow) -> InboundWebhook:
-    hook_id, name, agent, message, session, created_at, owner = row
+    hook_id, name, agent, message, session, created_at, owner, scheme = row
     place = None if session is None else unescape_nul(session)
     return InboundWebhook(
-        hook_id, unescape_nul(name), unescape_nul(agent), unescape_nul(message), place, created_at, owner
+        hook_id, unescape_nul(name), unescape_nul(agent), unescape_nul(message), place, created_at, owner, scheme
     )
 
 

@@ -24,11 +24,12 @@ UPDATE schedules SET firing_at = NULL, firing_since = NULL, fired_at = $2, run_i
 WHERE schedule_id = $1 AND firing_at = $2;
 
 -- name: add_hook
-INSERT INTO hooks (hook_id, name, agent, message, session, created_at, owner) VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO hooks (hook_id, name, agent, message, session, created_at, owner, scheme)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (hook_id) DO NOTHING;
 
 -- name: hooks
-SELECT hook_id, name, agent, message, session, created_at, owner FROM hooks WHERE $1::TEXT IS NULL OR hook_id = $1
+SELECT hook_id, name, agent, message, session, created_at, owner, scheme FROM hooks WHERE $1::TEXT IS NULL OR hook_id = $1
 ORDER BY number;
 
 -- name: remove_hook

@@ -1,6 +1,7 @@
 """Connections to a PostgreSQL server, and errors that say what failed and what to do."""
 
 import re
+import ssl
 from collections.abc import Mapping
 from importlib import resources
 
@@ -41,6 +42,10 @@ ENSURE_DURABLE_COMMITS = """
 SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local')
 """
 """An acknowledged commit is on disk whatever the server's default. Synchronous standbys stay synchronous."""
+SHOW_SESSION = "SELECT current_setting('synchronous_commit'), current_setting('search_path'), pg_backend_pid()"
+UNSAFE_COMMITS = frozenset(("off", "local"))
+LOST_STATEMENT_STATES = frozenset(("26000", "42P05"))
+"""A prepared statement is unknown, or another client's: a pooler changes the connection between statements."""
 
 CONNECTION_ERRORS = (OSError, TimeoutError, InterfaceError, InternalClientError)
 """The server is unreachable, or the outcome of the last statement is unknown."""
@@ -77,8 +82,7 @@ async def connect(url: str, schema: str = SCHEMA, more: Mapping[str, str] | None
     if re.match(r"\w+://[^/?#]*@[^/?#]*@", url):  # the driver would treat part of the password as the host
         raise explain_bad_url(None, url)
     try:
-        settings = {**SETTINGS, "search_path": f"{schema}, public", **(more or {})}
-        connection = await open_connection(url, CONNECT_SECONDS, settings)
+        connection = await open_connection(url, CONNECT_SECONDS, {})
     except (ValueError, OverflowError) as error:  # asyncpg raises these for a malformed URL or a port out of range
         raise explain_bad_url(error, url) from error
     except DRIVER_ERRORS as error:
@@ -91,19 +95,79 @@ async def connect(url: str, schema: str = SCHEMA, more: Mapping[str, str] | None
             f"{MIN_SERVER_VERSION} or newer. Upgrade the server, or name another one in TREADLE_DATABASE_URL."
         )
     try:
-        await connection.execute(ENSURE_DURABLE_COMMITS)
+        await set_up(connection, url, {"search_path": f"{schema}, public", **(more or {})})
     except DRIVER_ERRORS as error:
         connection.terminate()
         raise explain(error, url) from error
-    except BaseException:  # the caller was cancelled
+    except BaseException:  # the caller was cancelled, or the connection cannot be used
         connection.terminate()
         raise
     return connection
 
 
+async def set_up(connection: PostgresConnection, url: str, more: Mapping[str, str] | None = None) -> None:
+    """Apply the settings of a new connection, after connecting: poolers refuse most settings before. Raise
+    StoreError unless commits are durable and the settings last."""
+    settings = {**SETTINGS, **(more or {})}
+    changes = "; ".join(f"SET {name} = {value}" for name, value in map(_quote_setting, settings.items()))
+    await connection.execute(changes)
+    await connection.execute(ENSURE_DURABLE_COMMITS)
+    [(commits, path, _)] = await connection.fetch(SHOW_SESSION, timeout=STATEMENT_SECONDS)
+    if path != settings["search_path"]:
+        raise explain_transaction_pooling(url)
+    if commits in UNSAFE_COMMITS:
+        raise StoreError(
+            f"{redact_url(url)} does not make commits durable: synchronous_commit is `{commits}` and cannot be set "
+            "to `on`. Allow the user to set it, or turn it on for the database: ALTER DATABASE NAME SET "
+            "synchronous_commit = on"
+        )
+
+
+def _quote_setting(setting: tuple[str, str]) -> tuple[str, str]:
+    name, value = setting
+    if name == "search_path":  # a list of names, not one name with a comma in it
+        return name, value
+    return name, "'" + value.replace("'", "''") + "'"
+
+
+def explain_transaction_pooling(url: str) -> StoreError:
+    return StoreError(
+        f"{redact_url(url)} is a pooler in transaction or statement mode, but Treadle needs connections that keep "
+        "their settings, locks and notifications. Set pool_mode = session for this database, or connect to "
+        "PostgreSQL directly."
+    )
+
+
+async def refuse_transaction_pooling(connection: PostgresConnection, url: str) -> None:
+    """Raise StoreError if a pooler gives the server connection of a client to others between its transactions.
+
+    A pooler invents the process id that it reports to a client. Without a pooler nothing else is tried."""
+    [(_, path, pid)] = await connection.fetch(SHOW_SESSION, timeout=STATEMENT_SECONDS)
+    if pid == connection.get_server_pid():
+        return
+    other = await connect(url)
+    try:
+        await other.execute("BEGIN")  # it takes the connection that is free, if there is one
+        [(_, _, taken)] = await other.fetch(SHOW_SESSION, timeout=STATEMENT_SECONDS)
+        [(_, now, mine)] = await connection.fetch(SHOW_SESSION, timeout=STATEMENT_SECONDS)
+        if taken == pid or mine != pid or now != path:
+            raise explain_transaction_pooling(url)
+        await other.execute("ROLLBACK")
+    except PostgresError as error:
+        if get_sqlstate(error).startswith("08"):  # a pooler in statement mode refuses transactions
+            raise explain_transaction_pooling(url) from error
+        raise
+    finally:
+        other.terminate()
+
+
 def explain_bad_url(error: Exception | None, url: str) -> UsageError:
     """Return the error for a malformed URL. It includes the driver's message but not Python's, which could show
     part of a password that contains a reserved character."""
+    if isinstance(error, InterfaceError) and "certificate" in str(error):
+        return UsageError(
+            f"{redact_url(url)}: the CA certificate is missing: {error}. Set sslrootcert to its file."
+        )
     why = f" ({error})" if isinstance(error, InterfaceError) else ""
     return UsageError(
         f"`{redact_url(url)}` is not a database URL{why}; accepted: "
@@ -135,6 +199,24 @@ def explain(error: BaseException, url: str) -> StoreError:
     where, state = redact_url(url), get_sqlstate(error)
     if isinstance(error, StoreError):
         return error
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return StoreError(
+            f"The certificate of {where} is not trusted: {error.verify_message}. Set sslrootcert to the CA that "
+            "signed it, and connect to a host name that it contains."
+        )
+    if isinstance(error, ssl.SSLError):
+        return StoreError(
+            f"The encrypted connection to {where} failed: {error.reason or error}. Check that sslrootcert, sslcert "
+            "and sslkey are PEM files, and that the server accepts this version of TLS."
+        )
+    if state in LOST_STATEMENT_STATES:
+        return explain_transaction_pooling(url)
+    if state == "25006":
+        return StoreAway(
+            f"The PostgreSQL server at {where} accepts no writes: {error}. It is a standby, or "
+            "default_transaction_read_only is on. Connect to the primary, or turn that off. Acknowledged work is "
+            "safe."
+        )
     if state.startswith("28"):
         return StoreError(
             f"{where} rejected the connection: {error}. Check the user and the password in TREADLE_DATABASE_URL."

@@ -11,7 +11,6 @@ from treadle.domain.ids import Instant
 from treadle.stores.postgres.connection import (
     CONNECT_SECONDS,
     DRIVER_ERRORS,
-    SETTINGS,
     SQL,
     STATEMENT_SECONDS,
     connect,
@@ -19,6 +18,7 @@ from treadle.stores.postgres.connection import (
     explain,
     is_transient,
     redact_url,
+    set_up,
 )
 from treadle.stores.postgres.driver import Pool, PostgresConnection, PostgresRow, open_pool
 from treadle.stores.postgres.schema import migrate
@@ -106,7 +106,9 @@ async def open_database(url: str) -> PostgresDatabase:
 async def open_without_migrating(url: str) -> PostgresDatabase:
     """Return the database at a URL whatever its schema version, for inspection."""
     try:
-        pool = await open_pool(url, MAX_READERS, CONNECT_SECONDS, SETTINGS, _skip_reset)
+        pool = await open_pool(
+            url, MAX_READERS, CONNECT_SECONDS, lambda connection: set_up(connection, url), _skip_reset
+        )
     except DRIVER_ERRORS as error:
         raise explain(error, url) from error
     return PostgresDatabase(url, pool)

@@ -43,6 +43,7 @@ class PostgresConnection(Protocol):
         self, table_name: str, *, records: Sequence[Sequence[object]], columns: Sequence[str], schema_name: str
     ) -> str: ...
     def get_server_version(self) -> Any: ...
+    def get_server_pid(self) -> int: ...
     async def add_listener(self, channel: str, callback: "Listener") -> None: ...
     def add_termination_listener(self, callback: "Callable[[PostgresConnection], None]") -> None: ...
     def is_closed(self) -> bool: ...
@@ -64,11 +65,12 @@ Reset = Callable[[PostgresConnection], Coroutine[Any, Any, None]]
 
 
 async def open_connection(url: str, timeout: float, settings: dict[str, str]) -> PostgresConnection:
+    """Return a connection. Settings that are sent while connecting are refused by some poolers."""
     connect = cast("Callable[..., Coroutine[Any, Any, PostgresConnection]]", asyncpg.connect)
     return await connect(url, timeout=timeout, server_settings=settings)
 
 
-async def open_pool(url: str, max_size: int, timeout: float, settings: dict[str, str], reset: Reset) -> Pool:
-    """Return a pool that opens connections on demand."""
+async def open_pool(url: str, max_size: int, timeout: float, set_up: Reset, reset: Reset) -> Pool:
+    """Return a pool that opens connections on demand and sets up each of them."""
     create = cast("Callable[..., Coroutine[Any, Any, Pool]]", asyncpg.create_pool)
-    return await create(url, min_size=0, max_size=max_size, reset=reset, timeout=timeout, server_settings=settings)
+    return await create(url, min_size=0, max_size=max_size, reset=reset, timeout=timeout, init=set_up)

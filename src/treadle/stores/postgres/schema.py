@@ -3,7 +3,14 @@
 from hashlib import blake2b
 from importlib import resources
 
-from treadle.stores.postgres.connection import DRIVER_ERRORS, SCHEMA, connect, explain, explain_newer_schema
+from treadle.stores.postgres.connection import (
+    DRIVER_ERRORS,
+    SCHEMA,
+    connect,
+    explain,
+    explain_newer_schema,
+    refuse_transaction_pooling,
+)
 from treadle.stores.postgres.driver import PostgresConnection
 from treadle.stores.postgres.queue import create_queue, has_queue
 
@@ -32,6 +39,7 @@ async def migrate(url: str, schema: str = SCHEMA) -> None:
     """Create the tables and functions, or update them. Raise StoreNewer if a later version wrote the database."""
     connection = await connect(url, schema)
     try:
+        await refuse_transaction_pooling(connection, url)
         if not await _is_current(connection, url, schema):
             async with connection.transaction():
                 await _migrate(connection, url, schema)

@@ -1,3 +1,6 @@
+-- name: verify_writable
+UPDATE schema_versions SET functions = functions WHERE version = (SELECT max(version) FROM schema_versions);
+
 -- name: write_all
 SELECT write_all($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19);
 

@@ -24,13 +24,14 @@ UPDATE schedules SET firing_at = NULL, firing_since = NULL, fired_at = ?1, run_i
 WHERE schedule_id = ?4 AND firing_at = ?1;
 
 -- name: insert_hook
-INSERT INTO hooks (hook_id, name, agent, message, session, created_at, owner) VALUES (?, ?, ?, ?, ?, ?, ?);
+INSERT INTO hooks (hook_id, name, agent, message, session, created_at, owner, scheme)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: hook
-SELECT hook_id, name, agent, message, session, created_at, owner FROM hooks WHERE hook_id = ?;
+SELECT hook_id, name, agent, message, session, created_at, owner, scheme FROM hooks WHERE hook_id = ?;
 
 -- name: hooks
-SELECT hook_id, name, agent, message, session, created_at, owner FROM hooks ORDER BY rowid;
+SELECT hook_id, name, agent, message, session, created_at, owner, scheme FROM hooks ORDER BY rowid;
 
 -- name: remove_hook
 DELETE FROM hooks WHERE hook_id = ? RETURNING 1;

@@ -16,6 +16,7 @@ from treadle.stores.sqlite.connection import (
     explain,
     load_migrations,
     open_reader,
+    refuse_foreign,
 )
 
 Result = TypeVar("Result")
@@ -74,7 +75,17 @@ def check_database(path: str) -> DatabaseFacts:
 
 def read_facts(path: str) -> DatabaseFacts:
     """Return what a database contains. Another process may own it."""
-    return _read(path, lambda db: DatabaseFacts(*db.execute(SQL["database_facts"]).fetchall()[0]))
+
+    def look(db: SqliteDatabase) -> DatabaseFacts:
+        refuse_foreign(db, path)
+        return DatabaseFacts(*db.execute(SQL["database_facts"]).fetchall()[0])
+
+    return _read(path, look)
+
+
+def require_own(path: str) -> None:
+    """Raise StoreError if the file belongs to another program."""
+    _read(path, lambda db: refuse_foreign(db, path))
 
 
 def count_guard_events(path: str, among: int) -> list[tuple[str, int]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import apsw
+import msgspec
 
 from treadle.domain.errors import StoreDamaged, StoreError, StoreFull, StoreLocked, StoreNewer
 
@@ -35,6 +36,8 @@ class SqliteDatabase(Protocol):
     def close(self) -> None: ...
 
 
+UNREADABLE = (apsw.Error, UnicodeDecodeError, msgspec.DecodeError)
+"""Errors of reading: SQLite fails, or a damaged page holds something else than what was written."""
 APPLICATION_ID = 0x5452444C
 BUSY_TIMEOUT_MS = 5000
 PRAGMAS = (
@@ -90,7 +93,7 @@ def open_database(path: str) -> SqliteDatabase:
     try:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # leave a rejected file unchanged
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
-        _refuse_foreign(connection, path)
+        refuse_foreign(connection, path)
         _refuse_newer(connection, path)
         if path != ":memory:":
             _check(connection, path, was_killed)
@@ -113,6 +116,7 @@ def open_read_only(path: str) -> SqliteDatabase:
         return open_database(":memory:")
     try:
         connection = open_reader(path)
+        refuse_foreign(connection, path)
         _refuse_newer(connection, path)
         version = _version(connection)
         if version == 0:
@@ -136,7 +140,7 @@ def apply_pragmas(connection: SqliteDatabase) -> None:
         connection.execute(f"PRAGMA {pragma}")
 
 
-def explain(error: apsw.Error, path: str) -> StoreError:
+def explain(error: Exception, path: str) -> StoreError:
     """Return a database error as a StoreError with the cause and the remedy."""
     if Path(path).is_dir():
         return StoreError(
@@ -150,6 +154,8 @@ def explain(error: apsw.Error, path: str) -> StoreError:
             )
         case apsw.CorruptError() | apsw.NotADBError():
             return _explain_damage(path, str(error))
+        case UnicodeDecodeError() | msgspec.DecodeError():
+            return _explain_damage(path, f"a row cannot be decoded: {error}")
         case apsw.FullError():
             return StoreFull(
                 f"Writing to {path} failed: the disk is full. Free some space. Acknowledged work is safe."
@@ -162,7 +168,7 @@ def explain(error: apsw.Error, path: str) -> StoreError:
             return StoreError(f"The database {path} failed: {type(error).__name__}: {error}")
 
 
-def _refuse_foreign(connection: SqliteDatabase, path: str) -> None:
+def refuse_foreign(connection: SqliteDatabase, path: str) -> None:
     """Raise StoreError if the file belongs to another program."""
     found = connection.execute(
         "SELECT application_id, (SELECT count(*) FROM sqlite_master) FROM pragma_application_id"
@@ -204,8 +210,8 @@ def _explain_damage(path: str, found: str) -> StoreDamaged:
     copies = (
         f"The newest backup next to it is {backups[-1]}: move the damaged file away, then copy the backup there."
         if backups
-        else "There is no backup (*.bak) next to it: move the file away and start over, or recover what is "
-        f"readable with: sqlite3 {path} .recover"
+        else "There is no backup (*.bak) next to it: move the file away and start over with --new, or recover what "
+        f"is readable with: sqlite3 {path} .recover"
     )
     remedy = f"Restore a backup made by `treadle backup` with: treadle restore FILE --force. {copies}"
     return StoreDamaged(f"The database {path} is damaged ({found}). Nothing was changed. {remedy}")

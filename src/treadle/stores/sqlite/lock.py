@@ -40,8 +40,7 @@ class DatabaseLock:
         except BlockingIOError:
             owner = self._owner()
             os.close(self._file)
-            socket, since = (None, 0.0) if owner is None else (owner.socket, owner.since)
-            raise StoreOwned(_explain_owned(database, owner), socket, _describe_owner(owner), since) from None
+            raise explain_owned(database, owner) from None
         self._owned_by = Owner(os.getpid(), _current_command(), time.time())
         self._write(self._owned_by)
 
@@ -94,18 +93,24 @@ def _current_command() -> str:
     return " ".join([Path(sys.argv[0]).name or "python", *sys.argv[1:2]])
 
 
-def _describe_owner(owner: Owner | None) -> str:
-    if owner is None:
-        return "another process"
+def _describe(owner: Owner) -> str:
     since = time.strftime("%H:%M:%S", time.localtime(owner.since))
     return f"process {owner.pid} (`{owner.command}`, since {since})"
 
 
-def _explain_owned(database: str, owner: Owner | None) -> str:
-    who, remedy = _describe_owner(owner), "Wait for it to end"
+def explain_owned(database: str, owner: Owner | None) -> StoreOwned:
+    """Return the error that names the owner of a database and says what to do."""
+    who, remedy = "another process", "Wait for it to end"
     if owner is not None:
-        remedy = f"Wait for it to end, or stop it (kill {owner.pid}; its runs resume later)"
-    return (
+        who = _describe(owner)
+        remedy = (
+            f"Wait for it to end, or stop it (kill {owner.pid}, or kill -9 {owner.pid} if it does not react; its "
+            "runs resume later)"
+        )
+    text = (
         f"The database {database} is owned by {who}, and a SQLite database has one owner at a time. {remedy}; "
         "or use another database (TREADLE_DATABASE_URL)."
     )
+    if owner is None:
+        return StoreOwned(text)
+    return StoreOwned(text, owner.socket, who, owner.since, owner.pid)

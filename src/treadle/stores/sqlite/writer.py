@@ -17,7 +17,8 @@ from typing import Any, Protocol, TypeVar
 import apsw
 
 from treadle.domain.errors import StoreError, StoreLost, TreadleError
-from treadle.stores.sqlite.connection import SqliteDatabase, explain
+from treadle.stores.sqlite.connection import UNREADABLE, SqliteDatabase, explain
+from treadle.stores.sqlite.file_watch import FileWatch
 from treadle.stores.sqlite.transaction import OwnedRows, Transaction
 
 logger = logging.getLogger(__name__)
@@ -133,6 +134,7 @@ class ThreadWriter:
         self._queue: SimpleQueue[PendingWork | None] = SimpleQueue()
         self._owned = OwnedRows()
         self._lost: StoreLost | None = None
+        self._files = FileWatch(path)
         self._closing = False
         self._reader = _Reader(reader, self._loop, path)
         self._thread = threading.Thread(target=self._serve, name="treadle-writer", daemon=True)
@@ -149,6 +151,8 @@ class ThreadWriter:
         return future
 
     def read(self, look: Look[Result]) -> "asyncio.Future[Result]":
+        if self._lost is None and not self._closing and self._files.is_due():
+            self.write(_check_only, _ignore, False).add_done_callback(_forget)
         return self._reader.read(look)
 
     async def close(self) -> None:
@@ -157,6 +161,8 @@ class ThreadWriter:
             self._queue.put(None)
             await asyncio.to_thread(self._thread.join)
             await self._reader.close()
+            if self._lost is not None:  # closing would delete the companion files of a database in its place
+                self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             self._connection.close()
 
     def _serve(self) -> None:
@@ -182,6 +188,9 @@ class ThreadWriter:
         while group:
             try:
                 commit_group(self._connection, group, self._owned)
+                self._files.check()
+            except StoreLost as error:
+                return self._lose(group, error)
             except apsw.FullError as error:
                 reason = explain(error, self._path)
                 group = self._refuse_new_work(self._settle_done(group), reason)
@@ -210,10 +219,16 @@ class ThreadWriter:
 
     def _stop(self, group: list[PendingWork], error: BaseException) -> None:
         reason = explain(error, self._path) if isinstance(error, apsw.Error) else error
-        lost = self._lost = StoreLost(
+        lost = StoreLost(
             f"A write to {self._path} could not be made durable: {reason}. The engine has stopped. Start it again; "
             "it resumes from what is on disk."
         )
+        self._lose(group, lost)
+
+    def _lose(self, group: list[PendingWork], lost: StoreLost) -> None:
+        """Accept nothing more. What was committed just now is not on record, so it fails too."""
+        logger.error("%s", lost)
+        self._lost = lost
         self._fail([*group, *self._take()], lost)
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._on_lost, lost)
@@ -226,6 +241,29 @@ class ThreadWriter:
     def _settle(self, group: list[PendingWork]) -> None:
         with contextlib.suppress(RuntimeError):  # the event loop is closed; the commit stands
             self._loop.call_soon_threadsafe(_settle_all, group)
+
+
+async def verify_writable(writer: SqliteWriter) -> None:
+    """Raise StoreError unless a write succeeds. It changes nothing."""
+
+    def rewrite_version(transaction: Transaction) -> None:
+        [(version,)] = transaction.db.execute("PRAGMA user_version").fetchall()
+        transaction.db.execute(f"PRAGMA user_version = {int(version)}")
+
+    await writer.write(rewrite_version, _ignore, False)
+
+
+def _check_only(transaction: Transaction) -> None:
+    """Write nothing: the files are checked after the commit."""
+
+
+def _forget(checked: "asyncio.Future[None]") -> None:
+    """Mark the error of a check as seen: the next write reports it."""
+    checked.exception()
+
+
+def _ignore(result: object) -> None:
+    """Publish nothing."""
 
 
 def _settle_all(group: list[PendingWork]) -> None:
@@ -265,7 +303,7 @@ class _Reader:
             try:
                 answer, error = look(self._connection), None
             except BaseException as raised:
-                answer, error = None, explain(raised, self._path) if isinstance(raised, apsw.Error) else raised
+                answer, error = None, explain(raised, self._path) if isinstance(raised, UNREADABLE) else raised
             with contextlib.suppress(RuntimeError):  # the event loop is closed, and the caller gone
                 self._loop.call_soon_threadsafe(_answer, future, answer, error)
 
@@ -282,8 +320,9 @@ class InlineWriter:
     """A writer without threads, for a database in memory: the next turn of the event loop commits all work
     requested in this one. It works with simulated time and a seeded order."""
 
-    def __init__(self, connection: SqliteDatabase) -> None:
+    def __init__(self, connection: SqliteDatabase, path: str = ":memory:") -> None:
         self.connection = connection
+        self._path = path
         self._owned = OwnedRows()
         self._group: list[PendingWork] = []
 
@@ -301,6 +340,8 @@ class InlineWriter:
             future.set_result(look(self.connection))
         except TreadleError as error:
             future.set_exception(error)
+        except UNREADABLE as error:
+            future.set_exception(explain(error, self._path))
         return future
 
     def commit(self) -> None:
@@ -309,7 +350,7 @@ class InlineWriter:
             commit_group(self.connection, group, self._owned)
         except apsw.Error as error:
             for item in group:
-                item.error = item.error if item.done else explain(error, ":memory:")
+                item.error = item.error if item.done else explain(error, self._path)
         _settle_all(group)
 
     async def close(self) -> None:

@@ -50,20 +50,26 @@ def claim_stdio(log: int) -> tuple[int, int]:
 
 
 async def open_reader(descriptor: int) -> asyncio.StreamReader:
-    """Return a reader of a pipe, a socket, a terminal or a file."""
+    """Return a reader of a pipe, a socket, a terminal, a file or a device."""
     loop, reader = asyncio.get_running_loop(), asyncio.StreamReader(limit=READ_BYTES)
     if _is_file(descriptor):
-
-        def feed() -> None:
-            while chunk := os.read(descriptor, READ_BYTES):
-                loop.call_soon_threadsafe(reader.feed_data, chunk)
-            loop.call_soon_threadsafe(reader.feed_eof)
-
-        threading.Thread(target=feed, daemon=True).start()
-        return reader
+        descriptor = _copy_to_pipe(descriptor)
     file = os.fdopen(descriptor, "rb", 0)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), file)
     return reader
+
+
+def _copy_to_pipe(source: int) -> int:
+    """Return a pipe with the content of a file. A thread reads it only as fast as the pipe is read."""
+    taken, given = os.pipe()
+
+    def copy() -> None:
+        with suppress(OSError), os.fdopen(given, "wb", 0) as target:
+            while chunk := os.read(source, READ_BYTES):
+                target.write(chunk)
+
+    threading.Thread(target=copy, daemon=True).start()
+    return taken
 
 
 class Writer:
@@ -307,6 +313,7 @@ def describe_error(error: Message) -> Message:
 
 
 def _is_file(descriptor: int) -> bool:
-    """Return whether a descriptor is one that the event loop cannot wait for."""
+    """Return whether a descriptor is one that the event loop cannot wait for: a file, or a device such as
+    /dev/null."""
     mode = os.fstat(descriptor).st_mode
-    return not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISCHR(mode))
+    return not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor))

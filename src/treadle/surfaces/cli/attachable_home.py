@@ -3,25 +3,21 @@
 That process keeps its settings while config.yaml is invalid. A command that is attached to it uses them too, and
 warns."""
 
-import os
 import socket
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from treadle.bootstrap.databases import find_owner
-from treadle.config.database_url import is_in_memory, is_postgres
 from treadle.config.home import Home
 from treadle.config.home_config import HomeConfig
 from treadle.config.yaml_files import to_struct
 from treadle.domain.errors import ConfigError
+from treadle.remote.owner_watch import NOTICE_SECONDS, OwnerName
 from treadle.surfaces.cli.output import alert
 
 if TYPE_CHECKING:
     from treadle.operations.local_admin import SettingsInUse
-
-TIMEOUT_SECONDS = 5.0
-"""How long the owner may take to return its settings."""
 
 
 class OwnerSettings:
@@ -65,12 +61,14 @@ def find_fault(home: Home) -> ConfigError | None:
 
 def _request_settings(home: Home) -> HomeConfig | None:
     """Return the settings that the owner of a home uses; None if no other process answers as its owner."""
-    if is_postgres(home.database_url) or is_in_memory(home.database_url):
+    owned = find_owner(home)
+    if owned is None or owned.socket is None:
         return None
-    owner = find_owner(home)
-    if owner is None or owner.socket is None or owner.pid == os.getpid():
+    try:
+        answer = _ask(owned.socket)
+    except TimeoutError:
+        alert(OwnerName(owned.pid, owned.owner).explain_silence(NOTICE_SECONDS))
         return None
-    answer = _ask(owner.socket)
     try:
         return None if answer is None else to_struct(answer.settings, HomeConfig, "the settings of the owner")
     except ConfigError:  # it is another version
@@ -78,8 +76,8 @@ def _request_settings(home: Home) -> HomeConfig | None:
 
 
 def _ask(path: str) -> "SettingsInUse | None":
-    """Return what a process answers on its Unix socket. Settings are read outside the event loop too, so this does
-    not use it."""
+    """Return what a process answers on its Unix socket. Raise TimeoutError if it is silent. Settings are read
+    outside the event loop too, so this does not use it."""
     from http.client import HTTPConnection, HTTPException
 
     from treadle.operations.local_admin import SETTINGS, SettingsInUse
@@ -87,11 +85,13 @@ def _ask(path: str) -> "SettingsInUse | None":
     connection = HTTPConnection("localhost")
     try:
         connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.sock.settimeout(TIMEOUT_SECONDS)
+        connection.sock.settimeout(NOTICE_SECONDS)
         connection.sock.connect(path)
         connection.request(SETTINGS.method, SETTINGS.path)
         response = connection.getresponse()
         return msgspec.json.decode(response.read(), type=SettingsInUse) if response.status == 200 else None
+    except TimeoutError:
+        raise
     except (OSError, HTTPException, msgspec.DecodeError):  # it has ended, or is another version
         return None
     finally:

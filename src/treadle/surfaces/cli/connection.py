@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from treadle.bootstrap.callers import open_owning_caller
 from treadle.bootstrap.databases import find_owner
@@ -17,6 +17,7 @@ from treadle.domain.envelope import Event
 from treadle.domain.errors import ConfigError, StoreOwned, UsageError
 from treadle.domain.ids import RunId
 from treadle.operations.operation import Caller, LocalCaller, Operation, OperationClient, Q, R
+from treadle.remote.owner_watch import NOTICE_SECONDS
 from treadle.surfaces.cli.attachable_home import AttachableHome, find_fault
 from treadle.surfaces.cli.output import note
 
@@ -37,16 +38,18 @@ START_SECONDS = 30.0
 """How long a server may take to start once it has the home."""
 
 
-def current_home() -> Home:
-    """Return the home that the environment names. Raise ConfigError if it is not a folder.
+def current_home(new: bool = False) -> Home:
+    """Return the home that the environment names, for which an empty database may be created if `new`. Raise
+    ConfigError if it is not a folder.
 
     While config.yaml is invalid, its settings are those of the process that owns the home, if there is one."""
-    return AttachableHome.from_environment(os.environ).require_folder()
+    return structs.replace(AttachableHome.from_environment(os.environ).require_folder(), new=new)
 
 
-def configured_home() -> Home:
-    """Return the home for a process that uses config.yaml itself, whether another process owns the home or not."""
-    return Home.from_environment(os.environ).require_folder()
+def configured_home(new: bool = False) -> Home:
+    """Return the home for a process that uses config.yaml itself, whether another process owns the home or not. An
+    empty database may be created for it if `new`."""
+    return structs.replace(Home.from_environment(os.environ).require_folder(), new=new)
 
 
 class HomeAccess:
@@ -107,9 +110,9 @@ class HomeAccess:
             self._handing_over, wait_seconds = None, START_SECONDS
         deadline = asyncio.get_running_loop().time() + wait_seconds
         while asyncio.get_running_loop().time() < deadline:
-            owner = find_owner(self.home)
-            if owner is not None and owner.pid != os.getpid() and owner.socket is not None:
-                connection = await _attach(owner.socket, self._connections)
+            owned = find_owner(self.home)
+            if owned is not None and owned.socket is not None:
+                connection = await _attach(owned, self._connections, self.notice)
                 if connection is not None:
                     self._current.client = _make_remote(connection)
                     return True
@@ -147,19 +150,19 @@ def _make_remote(connection: "Connection") -> OperationClient:
 
 @asynccontextmanager
 async def open_home(
-    engine: "HostedEngine", home: Home, base_url: str | None = None
+    engine: "HostedEngine", home: Home, base_url: str | None = None, tell: Callable[[str], None] = note
 ) -> AsyncGenerator[HomeAccess, None]:
     """Open the engine and let other commands attach to it, or attach to the process that owns the home. That
-    process does not know an endpoint of this command's line."""
+    process does not know an endpoint of this command's line. `tell` reports that it does not answer."""
     from treadle.surfaces.http.unix_socket import accept_attachments
 
     async with AsyncExitStack() as opened:
         owned = await opened.enter_async_context(AsyncExitStack())
         fault = find_fault(home)
         if fault is None:
-            found = await _own_or_attach(lambda: engine, owned)
+            found = await _own_or_attach(lambda: engine, owned, tell)
         else:
-            found = await _attach_only(home, fault, owned)
+            found = await _attach_only(home, fault, owned, tell)
         if not isinstance(found, Attached):
             home_of, asked = HomeAccess(LocalCaller(engine.context), home, engine), asyncio.Event()
             opened.push_async_callback(home_of.close)
@@ -201,44 +204,52 @@ class Attached(Struct, frozen=True):
 
 
 async def _own_or_attach(
-    own: Callable[[], AbstractAsyncContextManager[Owned]], opened: AsyncExitStack
+    own: Callable[[], AbstractAsyncContextManager[Owned]],
+    opened: AsyncExitStack,
+    tell: Callable[[str], None] = note,
 ) -> Owned | Attached:
-    """Own the home, or attach to its owner. An owner that does not answer may be starting or ending, so this is
-    retried for a while."""
-    deadline = asyncio.get_running_loop().time() + OWNER_CHANGE_SECONDS
+    """Own the home, or attach to its owner. An owner without a socket may be starting or ending, so this is retried
+    for a while. Raise OwnerSilent if the owner has a socket and does not answer."""
+    began, is_told = asyncio.get_running_loop().time(), False
     while True:
         try:
             return await opened.enter_async_context(own())
         except StoreOwned as owned:
-            if owned.socket is not None and (connection := await _attach(owned.socket, opened)) is not None:
+            if owned.socket is not None and (connection := await _attach(owned, opened, tell)) is not None:
                 return Attached(connection, owned)
+            waited = asyncio.get_running_loop().time() - began
             is_starting = time.time() - owned.since < STARTING_SECONDS
-            if asyncio.get_running_loop().time() > deadline and not is_starting:
+            if waited > OWNER_CHANGE_SECONDS and not is_starting:
                 raise
+            if waited > NOTICE_SECONDS and not is_told:
+                is_told = True
+                tell(f"The home is owned by {owned.owner}, which does not answer yet. Waiting for it to start.")
         await asyncio.sleep(TRY_AGAIN_SECONDS)
 
 
-async def _attach_only(home: Home, fault: ConfigError, opened: AsyncExitStack) -> Attached:
+async def _attach_only(
+    home: Home, fault: ConfigError, opened: AsyncExitStack, tell: Callable[[str], None]
+) -> Attached:
     """Attach to the owner of a home. Raise `fault` if it has ended: this process has no settings of its own."""
 
     def refer_to_owner() -> AbstractAsyncContextManager[Attached]:
-        owner = find_owner(home)
-        if owner is None or owner.socket is None or owner.pid == os.getpid():
+        owned = find_owner(home)
+        if owned is None or owned.socket is None:
             raise fault
-        raise StoreOwned(f"Process {owner.pid} (`{owner.command}`) owns the home.", owner.socket)
+        raise owned
 
     try:
-        return await _own_or_attach(refer_to_owner, opened)
+        return await _own_or_attach(refer_to_owner, opened, tell)
     except StoreOwned:
         raise fault from None
 
 
-async def _attach(socket: str, opened: AsyncExitStack) -> "Connection | None":
-    """Return a connection to the owner; None if it does not answer."""
-    from treadle.remote.connection import Address, Connection
+async def _attach(owned: StoreOwned, opened: AsyncExitStack, tell: Callable[[str], None]) -> "Connection | None":
+    """Return a connection to the owner; None if it does not listen. Raise OwnerSilent if it does not answer."""
+    from treadle.remote.connection import Connection, address_of
 
     async with AsyncExitStack() as stack:
-        connection = await stack.enter_async_context(Connection(Address(socket)))
+        connection = await stack.enter_async_context(Connection(address_of(owned), tell))
         if not await connection.is_alive():
             return None  # and let it end: it waits for its connections
         opened.push_async_exit(stack.pop_all())

@@ -49,6 +49,8 @@ class RunArguments(Struct, frozen=True):
     interactive: bool = False
     folder: FolderChoice | None = None
     """Where a session of another workspace continues."""
+    new: bool = False
+    """Whether an empty database may replace a missing one."""
 
 
 class RunConversation:
@@ -61,7 +63,7 @@ class RunConversation:
 
     async def hold(self) -> int:
         """Send the message, and with --interactive each further one. Return the exit code of the last run."""
-        home, request = current_home(), self._request
+        home, request = current_home(self._request.new), self._request
         if request.message:
             refuse_unknown_command(request.message)
         engine = make_engine(home)

@@ -11,6 +11,8 @@ from treadle.surfaces.cli.process import Stop
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 5.0
 POLL_INTERVAL_SECONDS = 0.1
 """Poll interval for a home that is being handed over."""
+PROBE_INTERVAL_SECONDS = 3.0
+"""How often an owner that is to hand the home over is asked whether it answers."""
 OWNER_CHANGE_SECONDS = 2.0
 """How long an owner that cannot be asked may be one that is ending."""
 
@@ -20,36 +22,52 @@ async def take_over_home(engine: HostedEngine, stop: Stop, opened: AsyncExitStac
 
     Returns False if the server was stopped before that. Raises StoreOwned if the owner is a server too, or cannot
     hand over."""
-    asked, deadline = False, asyncio.get_running_loop().time() + OWNER_CHANGE_SECONDS
+    loop = asyncio.get_running_loop()
+    asked, deadline = False, loop.time() + OWNER_CHANGE_SECONDS
     while True:
         try:
             return await open_engine(engine, stop, opened)
         except StoreOwned as owned:
             if not asked and owned.socket is not None:
-                asked = await _ask_for_home(owned, owned.socket)
-            elif not asked and asyncio.get_running_loop().time() > deadline:
-                raise
+                asked = await _ask_for_home(owned)
+                deadline = loop.time() + PROBE_INTERVAL_SECONDS
+            elif loop.time() > deadline:
+                if not asked:
+                    raise
+                if owned.socket is not None:
+                    await _ensure_answer(owned)
+                deadline = loop.time() + PROBE_INTERVAL_SECONDS
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.asked.wait(), POLL_INTERVAL_SECONDS)
             return False
 
 
-async def _ask_for_home(owned: StoreOwned, socket: str) -> bool:
+async def _ask_for_home(owned: StoreOwned) -> bool:
     """Ask the owner to hand the home over and return whether it will. It may have just ended."""
     from treadle.operations.local_admin import HAND_OVER
     from treadle.operations.operation import NoParameters
     from treadle.remote.caller import RemoteCaller
-    from treadle.remote.connection import Address, Connection, ServerGone
+    from treadle.remote.connection import Connection, OwnerSilent, ServerGone, address_of
 
-    async with Connection(Address(socket)) as connection:
+    async with Connection(address_of(owned), note) as connection:
         try:
             await RemoteCaller(connection).call(HAND_OVER, NoParameters())
         except InvalidState:
             raise owned from None
+        except OwnerSilent:
+            raise
         except ServerGone:
             return False
     note(f"Waiting for {owned.owner} to hand the home over: its runs stop at the next safe point.")
     return True
+
+
+async def _ensure_answer(owned: StoreOwned) -> None:
+    """Raise OwnerSilent if the process that is to hand the home over does not answer."""
+    from treadle.remote.connection import Connection, address_of
+
+    async with Connection(address_of(owned), note) as connection:
+        await connection.is_alive()
 
 
 async def open_engine(engine: HostedEngine, stop: Stop, opened: AsyncExitStack) -> bool:

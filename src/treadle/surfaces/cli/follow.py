@@ -1,10 +1,12 @@
 """Following a run at the terminal until it ends, waits for the user, or is interrupted."""
 
 import asyncio
+import signal
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
+from typing import Literal
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -46,6 +48,8 @@ from treadle.surfaces.cli.process import FAILED, NEEDS_AN_ANSWER, PIPE_CLOSED, S
 from treadle.surfaces.cli.wait_hint import FOR_AN_ANSWER, PARKED, endpoint_option, list_questions
 
 POLL_INTERVAL_SECONDS = 0.05
+OnStop = Literal["interrupt", "leave"]
+"""What Ctrl-C and a closed pipe do to the run that a command follows."""
 
 
 class FollowOptions(Struct, frozen=True):
@@ -57,6 +61,7 @@ class FollowOptions(Struct, frozen=True):
     """The decision on every approval, made in advance."""
     plain: bool = False
     """Print the answer without activity and colours."""
+    on_stop: OnStop = "interrupt"
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[HomeAccess, None]:
@@ -72,7 +77,7 @@ class FollowOptions(Struct, frozen=True):
         """Return the follower of a run, which asks its questions here."""
         printer = self.make_printer()
         questions = RunQuestions(access.client, access.home, printer, self.prompt(stop), self.decision)
-        return Follower(access, printer, stop, questions, endpoint_option(self.base_url), recorded)
+        return Follower(access, printer, stop, questions, endpoint_option(self.base_url), recorded, self.on_stop)
 
     def make_printer(self) -> Printer:
         if self.json:
@@ -128,10 +133,13 @@ class Follower(Struct, frozen=True):
     """The options that `treadle runs resume` needs for this run."""
     recorded: str = ""
     """What is in the journal already, even if the run cannot continue now."""
+    on_stop: OnStop = "interrupt"
 
     async def follow(self, run_id: RunId, after: int = 0, since: int = 0) -> int:
         """Print the events after `after` and return the exit code. Waits count only if they began after `since`."""
         interrupting = asyncio.create_task(self._interrupt_when_asked(run_id))
+        if self.on_stop == "leave":
+            interrupting.cancel()
         wait = self._show_waits()
         watching = asyncio.create_task(wait.watch())
         code, last, shown = None, after, ShownEvents(run_id, after)
@@ -208,7 +216,7 @@ class Follower(Struct, frozen=True):
         try:
             self.printer.show(event)
         except BrokenPipeError:
-            self.stop.asked.set()
+            self.stop.leave(signal.SIGPIPE)
             shown.code = PIPE_CLOSED
 
     def _find_exit_code(self, event: Event, since: int) -> int | None:

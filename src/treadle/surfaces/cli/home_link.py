@@ -15,6 +15,7 @@ from treadle.domain.errors import StoreError, TreadleError
 from treadle.domain.ids import RunId
 from treadle.operations.operation import Operation, OperationClient, Q, R
 from treadle.surfaces.cli.connection import HomeAccess, open_home
+from treadle.surfaces.cli.output import note
 
 if TYPE_CHECKING:
     from treadle.api.engine import HostedEngine
@@ -75,7 +76,7 @@ class HomeLink:
         while not self._closing.is_set():
             self._lost.clear()
             try:
-                async with open_home(self._make_engine(), self.home) as access:
+                async with open_home(self._make_engine(), self.home, tell=self._tell) as access:
                     attempt = 0
                     await self._use(access, opened)
             except TreadleError as error:
@@ -92,6 +93,13 @@ class HomeLink:
                         self._closing.wait(), RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)]
                     )
                 attempt += 1
+
+    def _tell(self, text: str) -> None:
+        """Report that the owner is silent: to the surface, or on the terminal while there is no surface yet."""
+        if self._access is None and self._opened is not None and not self._opened.done():
+            note(text)
+        else:
+            self.watch("lost", text)
 
     async def _use(self, access: HomeAccess, opened: "asyncio.Future[None]") -> None:
         """Use the home until it is lost, handed over or closed."""

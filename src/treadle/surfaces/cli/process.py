@@ -114,7 +114,7 @@ class Stop:
         """A stop that came during a question: it leaves the question open and the run as it is."""
         self.is_asking = False
         """Whether a question to the user is open."""
-        self._signal = signal.SIGINT
+        self._signal: signal.Signals = signal.SIGINT
 
     @property
     def exit_code(self) -> int:
@@ -154,6 +154,11 @@ class Stop:
             yield
         finally:
             self.is_asking = False
+
+    def leave(self, number: signal.Signals) -> None:
+        """Stop as this signal asks: the terminal or the reader of standard output is gone."""
+        self._signal = number
+        self.asked.set()
 
     def _receive(self, number: signal.Signals) -> None:
         event = self.unanswered if self.is_asking else self.asked

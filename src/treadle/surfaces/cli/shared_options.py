@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 Json = Annotated[bool, Option("--json", help="Print JSON, one value per line.")]
 EventsJson = Annotated[bool, Option("--json", help="Print every event as JSON, one per line.")]
 Limit = Annotated[int, Option(min=1, help="Maximum number of rows.")]
+New = Annotated[
+    bool, Option("--new", help="Start with an empty database even if the one that the home had is missing.")
+]
 Yes = Annotated[bool, Option("--yes", help="Do not ask for confirmation.")]
 AgentArgument = Annotated[
     str, Argument(metavar="NAME", help="The name of an agent.", suggest=completion.agent_names)

@@ -1,15 +1,11 @@
 """Routes for operators: liveness, readiness and metrics."""
 
-import asyncio
-
 from litestar import Response, get
 
-from treadle.domain.errors import StoreError
 from treadle.domain.version import VERSION
 from treadle.operations.refusal import Refusal
 from treadle.surfaces.http.dependencies import ApiRequest, get_context, get_services
 
-READY_TIMEOUT_SECONDS = 2.0
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -21,12 +17,9 @@ def show_health() -> dict[str, str]:
 
 @get("/readyz", include_in_schema=False)
 async def show_readiness(request: ApiRequest) -> Response[dict[str, str]]:
-    """Return 200 if the database answers in time."""
-    try:
-        async with asyncio.timeout(READY_TIMEOUT_SECONDS):
-            await get_services(request).service.runs(limit=1)
-    except (StoreError, TimeoutError):
-        return Response({"status": "the database does not answer"}, status_code=503, headers={"Retry-After": "3"})
+    """Return 200 if the database accepts writes in time."""
+    if fault := await get_services(request).readiness.find_fault():
+        return Response({"status": fault}, status_code=503, headers={"Retry-After": "3"})
     return Response({"status": "ok"})
 
 

@@ -1,10 +1,10 @@
 """The route of inbound webhooks, which accepts signed messages without a token."""
 
-from litestar import post
+from litestar import Response, post
 from litestar.params import FromPath
 
 from treadle.domain.webhooks import HookId
-from treadle.operations.automation import SignedMessage
+from treadle.operations.automation import Challenge, SignedMessage
 from treadle.operations.refusal import Refusal
 from treadle.operations.schemas import Ticket
 from treadle.surfaces.http.dependencies import ApiRequest, get_services
@@ -20,23 +20,18 @@ MAX_BODY_BYTES = 2**20
     opt={"scope": None},
     include_in_schema=False,
 )
-async def receive(hook_id: FromPath[str], request: ApiRequest) -> Ticket:
+async def receive(hook_id: FromPath[str], request: ApiRequest) -> Response[Ticket | Challenge]:
     """Serve `hooks.receive`."""
-    headers = request.headers
-    signed = SignedMessage(
-        headers.get("webhook-id", ""),
-        headers.get("webhook-timestamp", ""),
-        headers.get("webhook-signature", ""),
-        await request.body(),
-    )
-    ticket = await get_services(request).automation().receiving.receive(HookId(hook_id), signed)
-    if ticket is None:
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    signed = SignedMessage(headers, await request.body())
+    answer = await get_services(request).automation().receiving.receive(HookId(hook_id), signed)
+    if answer is None:
         raise Refusal(
             401,
             "NotSigned",
             "The signature is missing, invalid or too old. Sign the request with the secret of the hook.",
         )
-    return ticket
+    return Response(answer, status_code=202 if isinstance(answer, Ticket) else 200)
 
 
 ROUTES = [receive]

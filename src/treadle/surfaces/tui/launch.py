@@ -36,13 +36,15 @@ class ChatOptions(Struct, frozen=True):
     inline: bool = False
     folder: FolderChoice | None = None
     """Where a session of another workspace continues."""
+    new: bool = False
+    """Whether an empty database may replace a missing one."""
 
 
 async def open_chat(options: ChatOptions) -> int:
     """Open the terminal UI until the user leaves it."""
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(texts.NEEDS_TERMINAL)
-    home = current_home()
+    home = current_home(options.new)
     if options.agent != "default":
         home.refuse_unknown(options.agent)
     link = HomeLink(home, lambda: make_quiet_engine(home))

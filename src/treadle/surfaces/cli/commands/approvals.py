@@ -89,12 +89,12 @@ async def approve(
     yes: FurtherDecisions = None,
     json: Json = False,
 ) -> int:
-    """Approve a call and follow its run."""
+    """Approve a call and follow its run. Ctrl-C leaves the run, which continues."""
     from treadle.operations.approval_service import Answer
     from treadle.surfaces.cli.follow import FollowOptions
 
     answer = Answer("approve", arguments, note, BY, "session" if session else "once")
-    return await _decide(approval, answer, FollowOptions(json, base_url, decision_of(yes)))
+    return await _decide(approval, answer, FollowOptions(json, base_url, decision_of(yes), on_stop="leave"))
 
 
 @group.command("deny")
@@ -105,17 +105,19 @@ async def deny(
     yes: FurtherDecisions = None,
     json: Json = False,
 ) -> int:
-    """Deny a call and follow its run."""
+    """Deny a call and follow its run. Ctrl-C leaves the run, which continues."""
     from treadle.operations.approval_service import Answer
     from treadle.surfaces.cli.follow import FollowOptions
 
-    return await _decide(approval, Answer("deny", None, note, BY), FollowOptions(json, base_url, decision_of(yes)))
+    options = FollowOptions(json, base_url, decision_of(yes), on_stop="leave")
+    return await _decide(approval, Answer("deny", None, note, BY), options)
 
 
 async def _decide(approval: str, answer: "Answer", options: "FollowOptions") -> int:
     """Decide an approval and follow its run until it ends or waits again."""
     from treadle.operations.run_tree import find_root
     from treadle.surfaces.cli.process import Stop
+    from treadle.surfaces.cli.reviewer import follow_as_reviewer
 
     with Stop() as stop:
         async with options.open() as home:
@@ -131,7 +133,9 @@ async def _decide(approval: str, answer: "Answer", options: "FollowOptions") -> 
             since = (await client.call(approvals.DECIDE, approvals.decision_of(view.approval_id, answer))).sequence
             if answer.remember == "session" and view.pattern is not None:
                 note(f"Approved for this session: {describe_rule(view.tool, view.pattern)}.")
-            return await options.follow(home, stop, "your decision").follow_root(root, view.run_id, since)
+            follower = options.follow(home, stop, "your decision")
+            await follower.announce(root.run_id)
+            return await follow_as_reviewer(follower, root, view.run_id, since)
 
 
 def _fields(view: ApprovalView) -> Iterator[tuple[str, str | None]]:

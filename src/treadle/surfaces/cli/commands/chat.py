@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.command_line import Group, Option
-from treadle.surfaces.cli.shared_options import Here, There, folder_choice_of
+from treadle.surfaces.cli.shared_options import Here, New, There, folder_choice_of
 
 group = Group()
 
@@ -30,6 +30,7 @@ def chat(
     ] = None,
     here: Here = False,
     there: There = False,
+    new: New = False,
     inline: Annotated[
         bool, Option("--inline", help="Print line by line, without the full screen and without colours if wanted.")
     ] = False,
@@ -44,4 +45,4 @@ def chat(
         raise UsageError(INSTALL)
     from treadle.surfaces.tui.launch import ChatOptions, open_chat
 
-    return open_chat(ChatOptions(agent, session, inline, folder_choice_of(here, there)))
+    return open_chat(ChatOptions(agent, session, inline, folder_choice_of(here, there), new))

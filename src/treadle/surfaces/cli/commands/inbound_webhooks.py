@@ -1,8 +1,12 @@
 """`treadle hooks`: addresses that receive signed messages for agents."""
 
+import sys
+from pathlib import Path
 from typing import Annotated
 
 from treadle.bootstrap.callers import open_persistent_readonly_caller
+from treadle.domain.errors import UsageError
+from treadle.domain.webhooks import SignatureScheme
 from treadle.operations import inbound_webhooks
 from treadle.operations.automation import NewHook, NewHookView
 from treadle.operations.operation import NoParameters
@@ -17,6 +21,14 @@ HookArgument = Annotated[
     Argument(
         metavar="HOOK",
         help="The id of the inbound webhook, hok_…, a unique beginning of it, its name, or `last`.",
+    ),
+]
+SecretFile = Annotated[
+    str | None,
+    Option(
+        metavar="FILE",
+        help="A file with the secret of the sender, such as the signing secret of Slack. `-`: standard input. "
+        "Default: a new secret.",
     ),
 ]
 group = Group("hooks")
@@ -54,13 +66,19 @@ async def add_hook(
             help="The session, for example issue-{{payload.issue.number}}. Default: a new session per run.",
         ),
     ] = None,
+    scheme: Annotated[
+        SignatureScheme, Option(help="How the sender signs: standard (Standard Webhooks), or in its own way.")
+    ] = "standard",
+    secret_file: SecretFile = None,
     json: Json = False,
 ) -> int:
     """Create an inbound webhook. Its secret is printed once, on standard output.
 
-    Senders sign requests with it (Standard Webhooks) and need no access token."""
+    Senders sign requests with it, as the scheme says, and need no access token."""
+    secret = None if secret_file is None else read_secret_file(secret_file)
     async with open_admin_caller(current_home()) as caller:
-        created = await caller.call(inbound_webhooks.CREATE, NewHook(name, agent, message, session))
+        new = NewHook(name, agent, message, session, scheme, secret)
+        created = await caller.call(inbound_webhooks.CREATE, new)
     return _print_secret(created, json)
 
 
@@ -75,12 +93,22 @@ async def remove_hook(hook: HookArgument, json: Json = False) -> int:
 
 
 @group.command("rotate")
-async def rotate_hook(hook: HookArgument, json: Json = False) -> int:
+async def rotate_hook(hook: HookArgument, secret_file: SecretFile = None, json: Json = False) -> int:
     """Replace the secret of an inbound webhook. The new secret is printed once; the old one is invalid."""
+    secret = None if secret_file is None else read_secret_file(secret_file)
     async with open_admin_caller(current_home()) as caller:
         hook_id = await find_hook(caller, hook)
-        created = await caller.call(inbound_webhooks.ROTATE, inbound_webhooks.OneHook(hook_id))
+        created = await caller.call(inbound_webhooks.ROTATE, inbound_webhooks.RotateHook(hook_id, secret))
     return _print_secret(created, json)
+
+
+def read_secret_file(name: str) -> str:
+    """Return the secret in a file, or on standard input for `-`. An argument would show it to other users."""
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).expanduser().read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"The secret in {name} cannot be read: {error}. Name another file.") from None
+    return text.strip()
 
 
 def _print_secret(created: NewHookView, json: bool) -> int:

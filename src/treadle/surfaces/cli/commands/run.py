@@ -11,6 +11,7 @@ from treadle.surfaces.cli.shared_options import (
     Decisions,
     EventsJson,
     Here,
+    New,
     There,
     decision_of,
     folder_choice_of,
@@ -71,6 +72,7 @@ def run(
         bool,
         Option("-i", "--interactive", help="Stay in a conversation: ask for the next message after each answer."),
     ] = False,
+    new: New = False,
     plain: Annotated[bool, Option("--plain", help="Print the answer without activity and colours.")] = False,
     json: EventsJson = False,
     yes: Decisions = None,
@@ -102,5 +104,6 @@ def run(
         tuple(functions or ()),
         interactive,
         folder_choice_of(here, there),
+        new,
     )
     return RunConversation(request, FollowOptions(json, base_url, decision_of(yes), plain)).hold()

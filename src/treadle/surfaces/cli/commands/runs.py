@@ -277,13 +277,14 @@ async def answer_run(
     yes: FurtherDecisions = None,
     json: Json = False,
 ) -> int:
-    """Answer the question of an agent and follow its run."""
+    """Answer the question of an agent and follow its run. Ctrl-C leaves the run, which continues."""
     from treadle.operations.run_control import ANSWER, AnswerQuestion
     from treadle.operations.run_tree import find_root
     from treadle.surfaces.cli.follow import FollowOptions
     from treadle.surfaces.cli.process import Stop
+    from treadle.surfaces.cli.reviewer import follow_as_reviewer
 
-    options = FollowOptions(json, base_url, decision_of(yes))
+    options = FollowOptions(json, base_url, decision_of(yes), on_stop="leave")
     with Stop() as stop:
         async with options.open() as access:
             client = access.client
@@ -291,7 +292,9 @@ async def answer_run(
             root = await find_root(client, run_id)
             question = await find_question(client, run_id, call_id)
             since = (await client.call(ANSWER, AnswerQuestion(run_id, question, text))).sequence
-            return await options.follow(access, stop, "your answer").follow_root(root, run_id, since)
+            follower = options.follow(access, stop, "your answer")
+            await follower.announce(root.run_id)
+            return await follow_as_reviewer(follower, root, run_id, since)
 
 
 @group.command("cancel")

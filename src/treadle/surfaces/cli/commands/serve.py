@@ -12,6 +12,7 @@ from treadle.surfaces.cli.command_line import Group, Option
 from treadle.surfaces.cli.connection import configured_home
 from treadle.surfaces.cli.output import note, print_json
 from treadle.surfaces.cli.process import Stop, tune_for_long_run
+from treadle.surfaces.cli.shared_options import New
 
 if TYPE_CHECKING:
     from treadle.bootstrap.stores import WorkerShare
@@ -48,6 +49,7 @@ async def serve(
         bool, Option("--no-workers", help="Execute no runs. On PostgreSQL `treadle worker` executes them.")
     ] = False,
     log_format: LogFormat = "text",
+    new: New = False,
     open_page: Annotated[bool, Option("--open", help="Open the dashboard in a browser, signed in.")] = False,
     json: Annotated[bool, Option("--json", help="Print the address as JSON.")] = False,
 ) -> int:
@@ -61,7 +63,7 @@ async def serve(
     from treadle.surfaces.http.unix_socket import accept_attachments
     from treadle.telemetry.settings import Telemetry
 
-    home = configured_home().with_live_config()
+    home = configured_home(new).with_live_config()
     settings = home.config().server
     host = settings.host if host is None else host
     port = settings.port if port is None else port

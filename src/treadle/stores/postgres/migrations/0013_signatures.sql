@@ -1,0 +1,2 @@
+-- How the sender of an inbound webhook signs.
+ALTER TABLE hooks ADD COLUMN scheme TEXT NOT NULL DEFAULT 'standard';
