@@ -286,11 +286,10 @@ def test_an_owned_database_can_be_read_and_not_changed(shell: Shell) -> None:
         commands = ("add", "x"), ("forget", item["memory_id"]), ("pin", item["memory_id"]), ("import", "-")
         for done in asyncio.run(run_concurrently(shell, *commands)):  # each waits a while for the owner to go
             assert done.code == 1
-            assert (
-                f"Nothing was changed. The database {shell.home}/treadle.db is owned by process" in done.complaint
-            )
-            assert "Wait for it to end, or stop it (kill " in done.complaint
-            assert "Until then `treadle memory list`, `search` and `export` show its memories" in done.complaint
+            assert "which does not answer yet. Waiting for it to start." in done.err
+            assert f"Nothing was changed. The database {shell.home}/treadle.db is owned by process" in done.err
+            assert "Wait for it to end, or stop it (kill " in done.err
+            assert "Until then `treadle memory list`, `search` and `export` show its memories" in done.err
     finally:
         lock.release()
 

@@ -15,9 +15,9 @@ from tests.surfaces.http.served_home import write_home
 from tests.surfaces.shell import Shell
 
 MODULES = {
-    "--help": 90, "runs list": 480, "sessions list": 482, "agents list": 480, "usage": 480, "approvals list": 480,
-    "schedules list": 500, "hooks list": 500, "webhooks list": 500, "memory list": 530, "tokens list": 480,
-    "vault list": 480, "skills list": 480, "mcp list": 480,
+    "--help": 90, "runs list": 486, "sessions list": 488, "agents list": 486, "usage": 486, "approvals list": 486,
+    "schedules list": 500, "hooks list": 500, "webhooks list": 500, "memory list": 530, "tokens list": 486,
+    "vault list": 486, "skills list": 486, "mcp list": 486,
 }  # fmt: skip
 """The most modules that a command may import. Raise a limit only with the figures of the benchmark."""
 HEAVY = (

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 from treadle.domain.errors import StoreError
 from treadle.ports.clock import Clock
 
-VALID_SECONDS = 1.0
-"""How long a result is valid. Anyone may ask, so a question does not always cost a write."""
+FAULT_SECONDS = 1.0
+"""How long a fault is reported without another attempt. Success is verified each time, one request after another."""
 TIMEOUT_SECONDS = 2.0
 
 
@@ -18,16 +18,17 @@ class Readiness:
         self._verify = verify
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._result: tuple[float, str] | None = None
+        self._fault = ""
+        self._failed_at = 0.0
 
     async def find_fault(self) -> str:
         """Return why the database accepts no writes; empty if it does."""
         async with self._lock:
-            if self._result is None or self._clock.monotonic() - self._result[0] >= VALID_SECONDS:
-                self._result = None  # nothing is known while a verification is cancelled
-                fault = await self._try()
-                self._result = self._clock.monotonic(), fault
-            return self._result[1]
+            if self._fault and self._clock.monotonic() - self._failed_at < FAULT_SECONDS:
+                return self._fault
+            self._fault = await self._try()
+            self._failed_at = self._clock.monotonic()
+            return self._fault
 
     async def _try(self) -> str:
         try:

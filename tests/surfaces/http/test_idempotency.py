@@ -1,8 +1,8 @@
 """A request with an idempotency key is performed once, whatever happens between the attempts."""
 
 import asyncio
-import sqlite3
-from contextlib import closing
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.surfaces.http.served_home import serve_home
@@ -74,6 +74,18 @@ def test_a_failed_request_can_be_retried(tmp_path: Path) -> None:
     in_time(perform())
 
 
+FORGET = """
+import sqlite3, sys
+with sqlite3.connect(sys.argv[1]) as database:
+    database.execute("UPDATE requests SET status = NULL, body = NULL")
+"""
+
+
+def forget_responses(path: Path) -> None:
+    """Change the database in another process: closing it in this one would release the locks of the server."""
+    subprocess.run([sys.executable, "-c", FORGET, path], check=True)
+
+
 def test_a_server_that_died_before_storing_the_response_acts_once(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path) as server:
@@ -82,9 +94,7 @@ def test_a_server_that_died_before_storing_the_response_acts_once(tmp_path: Path
             await server.until(run_id, "completed")
             said = await server.ask("POST", f"/v1/runs/{run_id}/messages", {"message": "y"}, Idempotency_Key="k")
             assert said.status == 409
-            with closing(sqlite3.connect(server.home.path / "treadle.db")) as database:
-                database.execute("UPDATE requests SET status = NULL, body = NULL")
-                database.commit()
+            await asyncio.to_thread(forget_responses, server.home.path / "treadle.db")
             again = await server.ask("POST", RUNS, {"message": "x"}, Idempotency_Key="k")
             assert again.json["run_id"] == run_id
             assert len((await server.ask("GET", "/v1/runs")).json["items"]) == 1

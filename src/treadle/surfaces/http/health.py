@@ -19,7 +19,7 @@ def show_health() -> dict[str, str]:
 async def show_readiness(request: ApiRequest) -> Response[dict[str, str]]:
     """Return 200 if the database accepts writes in time."""
     if fault := await get_services(request).readiness.find_fault():
-        return Response({"status": fault}, status_code=503, headers={"Retry-After": "3"})
+        return Response({"status": fault}, status_code=503, headers={"retry-after": "3"})
     return Response({"status": "ok"})
 
 
