@@ -7,7 +7,7 @@ from treadle.domain.errors import StoreError
 from treadle.ports.clock import Clock
 
 FAULT_SECONDS = 1.0
-"""How long a fault is reported without another attempt. Success is verified each time, one request after another."""
+"""How long a fault is reported without another attempt. Success is verified for each request."""
 TIMEOUT_SECONDS = 2.0
 
 
