@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from treadle.domain.durations import parse_duration
 from treadle.domain.hooks import CommandHook
+from treadle.domain.limits import DEFAULT_MAX_CALLS
 from treadle.domain.mcp_servers import McpServer, check_server_names
 from treadle.domain.permissions import ApprovalRules, SandboxMode, SandboxPolicy, make_sandbox_policy
 from treadle.domain.quotas import NO_QUOTAS, Quotas
@@ -63,8 +64,8 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     stuck_steps: int = 6
     """Steps in a row without new information after which the model is warned. If it continues so, the run ends as
     `stuck`."""
-    max_calls: int = 128
-    """Maximum tool calls in one reply. Further calls are rejected."""
+    max_calls: int = DEFAULT_MAX_CALLS
+    """Maximum tool calls in one reply. Further calls are dropped, and the model is told how many."""
 
     def __post_init__(self) -> None:
         _positive("max_steps", self.max_steps)

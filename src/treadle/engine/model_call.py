@@ -157,9 +157,9 @@ class Attempt:
         """Return the events that record how the attempt ended."""
         step = self._run.state.step.number
         match self._redact_end():
-            case Completed(parts, stop, usage, raw_stop, dropped):
+            case Completed(parts, stop, usage, raw_stop, dropped, excess):
                 unique = make_call_ids_unique(parts, self._run.state.knows_call, prefix=f"call_{step}")
-                response = self._make_response(unique, stop, usage, raw_stop, dropped)
+                response = self._make_response(unique, stop, usage, raw_stop, dropped, excess)
                 if self._redaction is not None:
                     response = _redact_arguments(response, self._redaction)
                 return (*self._make_redacted("model_reply"), response, *self._update_breaker(failed=False))
@@ -181,6 +181,7 @@ class Attempt:
         usage: Usage,
         raw_stop: str | None = None,
         dropped_calls: tuple[str, ...] = (),
+        excess_calls: int = 0,
     ) -> LlmResponse:
         return LlmResponse(
             self._run.state.step.number,
@@ -193,6 +194,7 @@ class Attempt:
             raw_stop,
             self._model.profile.cost(usage),
             dropped_calls=dropped_calls,
+            excess_calls=excess_calls,
         )
 
     def _make_error(self, failed: Failed) -> tuple[EventData, ...]:
@@ -243,11 +245,13 @@ class Attempt:
                 offset, self._reasoning_length = self._reasoning_length, self._reasoning_length + len(text)
                 if self._has_readers:
                     self._show(ThinkingDelta(self._sequence, self._number, offset, text))
-            case CallDelta(index, name, arguments):
+            case CallDelta(index, name, arguments) if index < self._request.max_calls:
                 offset = self._argument_lengths.get(index, 0)
                 self._argument_lengths[index] = offset + len(arguments)
                 if self._has_readers:
                     self._show(ToolCallDelta(self._sequence, self._number, index, offset, name, arguments))
+            case CallDelta():
+                pass  # the call is beyond the limit
 
     def _show_text(self, text: str) -> None:
         if self._first_token_ms is None:

@@ -27,6 +27,8 @@ from treadle.domain.events import (
 )
 from treadle.domain.excerpts import Excerpt, place_excerpt
 from treadle.domain.ids import ApprovalId, Instant
+from treadle.domain.json_text import is_too_deep
+from treadle.domain.limits import MAX_JSON_DEPTH
 from treadle.domain.secret_refs import make_secret_ref
 from treadle.domain.tools import ToolSpec
 from treadle.engine.deps import EngineDeps
@@ -228,6 +230,8 @@ def _make_ready(call: Call, tool: Tool, text: str, arguments: Any, run: OwnedRun
 
 def _parse(call: Call, tool: Tool, text: str) -> Any:
     try:
+        if is_too_deep(text):
+            raise InvalidArguments(f"the arguments are nested more than {MAX_JSON_DEPTH} levels deep.")
         return tool.parse(text)
     except InvalidArguments as error:
         before, reason = f"`{call.name}` was not run: ", str(error)

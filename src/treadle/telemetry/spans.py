@@ -336,7 +336,7 @@ _MOMENTS: Final[dict[type[EventData], str]] = {
         e.CancelRequested, e.ApprovalRequested, e.ApprovalDecided, e.ApprovalExpired, e.ClarifyRequested,
         e.ClarifyAnswered, e.LoopWarning, e.StuckDetected, e.RecoveryAction, e.EmptyTurn, e.Continuation,
         e.CallWritten, e.OutputRejected, e.PhantomAction, e.ContextTrimmed, e.SegmentOpened, e.MemoryDegraded,
-        e.Redacted,
+        e.Redacted, e.CallsDropped,
         e.McpConnected, e.McpDisconnected, e.McpFailed,
         e.BreakerOpened, e.BreakerClosed, e.ProcessKilled, e.SandboxDenied, e.QuotaWarning, e.QuotaExceeded,
         e.BudgetExhausted,

@@ -93,6 +93,7 @@ from treadle.domain.events.memories import (
 )
 from treadle.domain.events.guards import (
     BudgetHint,
+    CallsDropped,
     CallWritten,
     Continuation,
     EmptyTurn,
@@ -176,6 +177,7 @@ __all__ = [
     "CallErrorCause",
     "CallErrorKind",
     "CallWritten",
+    "CallsDropped",
     "CancelRequested",
     "ChannelFailed",
     "ChannelReceived",

@@ -3,7 +3,7 @@
 OpenAI numbers its items, sends each in pieces and once more complete, and repeats all of them at the end. Others
 leave out any of that, so an item is identified by its number if there is one, else by its kind and ids."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from treadle.models.http.wire import (
     UnusableReply,
     as_fields,
     check_end,
+    check_parts,
     estimate_tokens,
     make_reader,
     normalize_object,
@@ -109,7 +110,14 @@ class ResponsesReply:
         self._by_index: dict[int | None, OpenItem] = {}
         """The latest item of each number; None: the latest of all."""
         self._unshown: dict[OpenItem, None] = {}
+        self._last_order = -1
         self._calls = 0
+        self._max_calls = request.max_calls
+        self._beyond = OpenItem("function_call", 0, 0)
+        """Stands for every call beyond the limit. It stores nothing."""
+        self._excess_ids: tuple[str | None, str | None] | None = None
+        """IDs of the latest call beyond the limit."""
+        self._excess = 0
         self._usage: Any = None
         self._ending = Ending()
         self.done = False
@@ -135,6 +143,8 @@ class ResponsesReply:
         open_ = self._by_index.get(event.output_index)
         if open_ is None or open_.kind != kind or open_.whole:
             open_ = self._begin(kind, event.output_index)
+        if open_ is self._beyond:
+            return
         if event.type == _REFUSAL_DELTA:
             open_.refused = True
         open_.pieces.append(piece)
@@ -169,7 +179,15 @@ class ResponsesReply:
     # ── Items ──────────────────────────────────────────────────────────────────────────────────────
 
     def _begin(self, kind: str, index: int | None) -> OpenItem:
-        order = max((open_.order for open_ in self._items), default=-1) + 1 if index is None else index
+        if kind == "function_call" and self._calls >= self._max_calls:
+            self._excess += 1
+            self._by_index[None] = self._beyond
+            if index in self._by_index:
+                self._by_index[index] = self._beyond
+            return self._beyond
+        check_parts(len(self._items))
+        order = self._last_order + 1 if index is None else index
+        self._last_order = max(self._last_order, order)
         open_ = self._by_index[index] = self._by_index[None] = OpenItem(kind, order, self._calls)
         self._calls += kind == "function_call"
         self._items.append(open_)
@@ -179,13 +197,29 @@ class ResponsesReply:
     def _open(self, index: int | None, item: ReplyItem) -> None:
         """Start an item, unless a piece of it arrived before. Its content is sent again later."""
         open_ = self._by_index.get(index)
+        if self._skips(open_, item):
+            return
         if open_ is None or open_.whole or not open_.may_match(item) or open_.id not in (None, item.id):
             open_ = self._begin(item.type, index)
-        open_.identify(item)
+        if open_ is not self._beyond:
+            open_.identify(item)
+
+    def _skips(self, open_: OpenItem | None, item: ReplyItem) -> bool:
+        """Return whether an item is a call beyond the limit, and count it if it is another one."""
+        is_stored = open_ is not None and open_ is not self._beyond and open_.may_match(item)
+        if item.type != "function_call" or self._calls < self._max_calls or is_stored:
+            return False
+        ids = (item.id, item.call_id)
+        if ids != self._excess_ids:
+            self._begin(item.type, None)
+            self._excess_ids = ids
+        return True
 
     def _close(self, index: int | None, item: ReplyItem) -> None:
         """Complete an item. If the items are numbered badly, complete the first one that matches."""
         current = self._by_index.get(index)
+        if self._skips(current, item):
+            return
         if current is not None and current.whole and current.is_repeat_of(item):
             return
         open_ = current if current is not None and not current.whole and current.may_match(item) else None
@@ -193,6 +227,8 @@ class ResponsesReply:
         self._finish(open_ or self._begin(item.type, index), item)
 
     def _finish(self, open_: OpenItem, item: ReplyItem) -> None:
+        if open_ is self._beyond:
+            return
         open_.finish(item)
         if len(open_.pieces) > open_.shown:
             self._unshown[open_] = None
@@ -214,18 +250,33 @@ class ResponsesReply:
 
     def _compare(self, output: Iterable[Any]) -> None:
         """Add what is in the final list of items and has not arrived before."""
-        by_order = sorted(self._items, key=lambda open_: open_.order)
+        unlisted = sorted(self._items, key=lambda open_: open_.order)
         listed: list[OpenItem] = []
-        for item in filter(None, map(read_item, output)):
-            candidates = (open_ for open_ in by_order if open_ not in listed)
-            open_ = _find_match(candidates, item) or self._begin(item.type, None)
+        counted, self._excess = self._excess, 0
+        for item in filter(None, map(read_item, self._drop_excess(output))):
+            open_ = _find_match(unlisted, item)
+            if open_ is None:
+                open_ = self._begin(item.type, None)
+            else:
+                unlisted.remove(open_)
             if not open_.whole or (item.encrypted_content and not open_.sealed):
                 self._finish(open_, item)
             listed.append(open_)
+        self._excess = max(self._excess, counted)
         if len(listed) == len(self._items):  # then the final list also decides the order
             self._items = listed
             for order, open_ in enumerate(listed):
                 open_.order = order
+
+    def _drop_excess(self, output: Iterable[Any]) -> Iterator[Any]:
+        """Yield the items of the final list without the calls beyond the limit, which are counted."""
+        calls = 0
+        for item in output:
+            calls += as_fields(item).get("type") == "function_call"
+            if calls > self._max_calls and as_fields(item).get("type") == "function_call":
+                self._excess += 1
+            else:
+                yield item
 
     # ── Results ────────────────────────────────────────────────────────────────────────────────────
 
@@ -255,7 +306,13 @@ class ResponsesReply:
         stop = STOP_REASONS.get(self._ending.end or "unknown", "other")
         if stop == "end_turn" and any(isinstance(part, ToolUse) for part in parts):
             stop = "tool_use"
-        return Completed(tuple(parts), stop, self.usage(sent_bytes), dropped_calls=self._list_dropped_calls())
+        return Completed(
+            tuple(parts),
+            stop,
+            self.usage(sent_bytes),
+            dropped_calls=self._list_dropped_calls(),
+            excess_calls=self._excess,
+        )
 
     def _list_dropped_calls(self) -> tuple[str, ...]:
         """Return the names of the calls left out because the reply was cut or filtered."""

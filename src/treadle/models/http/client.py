@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from treadle.domain.limits import MAX_REPLY_BYTES, MAX_REPLY_CHARACTERS, MB
 from treadle.domain.providers import ApiMode
 from treadle.domain.runs import Usage
 from treadle.models.http import failure
@@ -25,7 +26,7 @@ from treadle.models.http.transport import (
 )
 from treadle.models.http.wire import ReplyEndedInError, UnusableReply
 from treadle.models.windows import OLLAMA_FINGERPRINT, OLLAMA_SERVER
-from treadle.ports.model import Completed, Failed, ModelRequest, Show
+from treadle.ports.model import CallDelta, Completed, Delta, Failed, ModelRequest, Show
 
 _MIN_KEY_COOLDOWN_SECONDS = 5.0
 _REFUSED_KEY_COOLDOWN_SECONDS = 3600.0
@@ -68,6 +69,20 @@ class WireFormat(NamedTuple):
     credentials: Credentials = bearer_headers
 
 
+class ReplySize:
+    """Passes the pieces of a reply on, and limits their total length."""
+
+    def __init__(self, show: Show) -> None:
+        self._show = show
+        self._characters = 0
+
+    def show(self, delta: Delta) -> None:
+        self._characters += len(delta.arguments if isinstance(delta, CallDelta) else delta.text)
+        if self._characters > MAX_REPLY_CHARACTERS:
+            raise UnusableReply(f"it is longer than {MAX_REPLY_CHARACTERS:,} characters")
+        self._show(delta)
+
+
 class ModelClient:
     """Implements `ports.model.Model` for the models of one provider."""
 
@@ -81,16 +96,19 @@ class ModelClient:
     async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
         body, key = self._format.encode(request), self._endpoint.keys.current()
         call = HttpCall(self._post, request.model, key, request.profile.context_window)
-        reply, shown = self._format.reply(request), EndTokenFilter(show, request)
+        reply, shown = self._format.reply(request), EndTokenFilter(ReplySize(show).show, request)
         try:
             await call.open(body)
             is_first = self.server is None
             if is_first:
                 self.server = call.server
-            payloads, ended = DocumentParser() if call.is_json else PayloadParser(), False
+            payloads, ended, received = DocumentParser() if call.is_json else PayloadParser(), False, 0
             while not (ended or reply.done):
                 piece = await call.read()
                 ended = not piece
+                received += len(piece)
+                if received > MAX_REPLY_BYTES:
+                    raise UnusableReply(f"it is larger than {MAX_REPLY_BYTES // MB} MB")
                 if is_first and OLLAMA_FINGERPRINT.search(piece):
                     self.server = OLLAMA_SERVER
                 if error := reply.feed(payloads.feed(piece) if piece else payloads.end()):
@@ -98,7 +116,7 @@ class ModelClient:
                 reply.show_new(shown.show)
             whole = shown.finish(_finish_reply(reply, len(body), call))
             await call.finish()
-        except (CallFailed, UnusableReply, EventTooLarge) as error:
+        except (CallFailed, UnusableReply, EventTooLarge, RecursionError) as error:
             from treadle.models.http.reasoning_errors import add_reasoning_repair
 
             return add_reasoning_repair(self._make_failed(error, call, key, reply, len(body)), request)
@@ -113,7 +131,8 @@ class ModelClient:
         if isinstance(error, CallFailed):
             failed = self._with_next_key(error.failed, key)
         else:
-            failed = failure.from_malformed_reply(self._endpoint, f"{error}{call.unexpected_type_note}")
+            what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+            failed = failure.from_malformed_reply(self._endpoint, f"{what}{call.unexpected_type_note}")
         return msgspec.structs.replace(failed, usage=reply.usage(sent_bytes)) if call.accepted else failed
 
     def _with_next_key(self, failed: Failed, key: ProviderKey | None) -> Failed:
