@@ -80,20 +80,16 @@ def read_calls(
     found = _READERS[dialect](rest)
     try:
         calls = [_make_call(name, arguments, offered) for name, arguments in islice(found, max_calls)]
-        excess = _count_rest(found, offered) if len(calls) == max_calls else 0
+        has_more = len(calls) == max_calls and next(found, None) is not None
     except (ValueError, RecursionError):  # also raised for JSON that is incomplete or nested too deeply
         return None
+    excess = _count_excess(rest, dialect, max_calls) if has_more else 0
     return WrittenCalls(before.strip(), calls, excess) if calls else None
 
 
-def _count_rest(found: Iterator[tuple[Any, Any]], offered: Container[str]) -> int:
-    """Return the number of further calls. Raise ValueError if one of them is not a call."""
-    count = 0
-    for name, _ in found:
-        if not isinstance(name, str) or name not in offered:
-            raise _NotCalls
-        count += 1
-    return count
+def _count_excess(text: str, dialect: CallDialect, max_calls: int) -> int:
+    """Return about how many calls follow the first ones. They are counted by their marks and not parsed."""
+    return max(1, *(text.count(mark) - max_calls for mark in CALL_MARKS[dialect]))
 
 
 def find_calls_start(text: str, dialect: CallDialect) -> int:

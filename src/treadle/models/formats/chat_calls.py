@@ -114,6 +114,11 @@ class ChatCalls:
             call.arguments.append(arguments)
         self.unshown[place] = None
 
+    def cut(self, fragments: list[Fragment]) -> list[Fragment]:
+        """Return the calls of a complete message without those beyond the limit, which are counted."""
+        self.excess += max(0, len(fragments) - self._max_calls)
+        return fragments[: self._max_calls]
+
     def show_new(self, show: Show) -> None:
         """Show what arrived since the last call."""
         for place in self.unshown:

@@ -117,6 +117,8 @@ class ChatReply:
 
     def _read_message(self, message: ChunkDelta | None) -> ChunkDelta | None:
         """Return a complete message as the piece of a reply, without what has already arrived in pieces."""
+        if message is not None and message.tool_calls and not len(self._calls):
+            message.tool_calls = self._calls.cut(message.tool_calls)
         number_calls(message)
         if message is not None and (self._text or len(self._calls)):
             if message.content == "".join(self._text):

@@ -62,7 +62,8 @@ class _Response(Struct, gc=False):
     error: Any = None
     incomplete_details: _Incomplete | None = None
     usage: Any = None
-    output: list[Any] | None = None
+    output: list[msgspec.Raw] | None = None
+    """Its items. Those beyond the limits are never decoded."""
 
 
 class ResponsesEvent(Struct, gc=False):
@@ -82,7 +83,10 @@ class _EventName(Struct, gc=False):
     type: Any = ""
 
 
+_CALL_TYPE = b'"function_call"'
+"""In the JSON of an item that is a call. Inside of a text its quotes would be escaped."""
 _decode = msgspec.json.Decoder(ResponsesEvent).decode
+_decode_any = msgspec.json.Decoder().decode
 _read = make_reader(ResponsesEvent)
 _read_name = make_reader(_EventName)
 _read_response = make_reader(_Response)
@@ -115,8 +119,8 @@ class ResponsesReply:
         self._max_calls = request.max_calls
         self._beyond = OpenItem("function_call", 0, 0)
         """Stands for every call beyond the limit. It stores nothing."""
-        self._excess_ids: tuple[str | None, str | None] | None = None
-        """IDs of the latest call beyond the limit."""
+        self._latest_excess: int | None = None
+        """Number of the latest call beyond the limit."""
         self._excess = 0
         self._usage: Any = None
         self._ending = Ending()
@@ -142,6 +146,9 @@ class ResponsesReply:
     def _add(self, kind: str, event: ResponsesEvent, piece: str) -> None:
         open_ = self._by_index.get(event.output_index)
         if open_ is None or open_.kind != kind or open_.whole:
+            if kind == "function_call" and self._calls >= self._max_calls:
+                self._count_excess(event.output_index)
+                return
             open_ = self._begin(kind, event.output_index)
         if open_ is self._beyond:
             return
@@ -180,10 +187,7 @@ class ResponsesReply:
 
     def _begin(self, kind: str, index: int | None) -> OpenItem:
         if kind == "function_call" and self._calls >= self._max_calls:
-            self._excess += 1
-            self._by_index[None] = self._beyond
-            if index in self._by_index:
-                self._by_index[index] = self._beyond
+            self._count_excess(index)
             return self._beyond
         check_parts(len(self._items))
         order = self._last_order + 1 if index is None else index
@@ -197,28 +201,35 @@ class ResponsesReply:
     def _open(self, index: int | None, item: ReplyItem) -> None:
         """Start an item, unless a piece of it arrived before. Its content is sent again later."""
         open_ = self._by_index.get(index)
-        if self._skips(open_, item):
+        if self._skips(index, item):
             return
         if open_ is None or open_.whole or not open_.may_match(item) or open_.id not in (None, item.id):
             open_ = self._begin(item.type, index)
         if open_ is not self._beyond:
             open_.identify(item)
 
-    def _skips(self, open_: OpenItem | None, item: ReplyItem) -> bool:
+    def _skips(self, index: int | None, item: ReplyItem) -> bool:
         """Return whether an item is a call beyond the limit, and count it if it is another one."""
+        open_ = self._by_index.get(index)
         is_stored = open_ is not None and open_ is not self._beyond and open_.may_match(item)
         if item.type != "function_call" or self._calls < self._max_calls or is_stored:
             return False
-        ids = (item.id, item.call_id)
-        if ids != self._excess_ids:
-            self._begin(item.type, None)
-            self._excess_ids = ids
+        self._count_excess(index)
         return True
+
+    def _count_excess(self, index: int | None) -> None:
+        """Count a call beyond the limit, unless more of the latest one arrives."""
+        self._by_index[None] = self._beyond
+        if index in self._by_index:
+            self._by_index[index] = self._beyond
+        if index is None or index != self._latest_excess:
+            self._excess += 1
+            self._latest_excess = index
 
     def _close(self, index: int | None, item: ReplyItem) -> None:
         """Complete an item. If the items are numbered badly, complete the first one that matches."""
         current = self._by_index.get(index)
-        if self._skips(current, item):
+        if self._skips(index, item):
             return
         if current is not None and current.whole and current.is_repeat_of(item):
             return
@@ -248,12 +259,12 @@ class ResponsesReply:
         self.done = status not in ("queued", "in_progress")
         return None
 
-    def _compare(self, output: Iterable[Any]) -> None:
+    def _compare(self, output: Iterable[msgspec.Raw]) -> None:
         """Add what is in the final list of items and has not arrived before."""
         unlisted = sorted(self._items, key=lambda open_: open_.order)
         listed: list[OpenItem] = []
         counted, self._excess = self._excess, 0
-        for item in filter(None, map(read_item, self._drop_excess(output))):
+        for item in self._read_items(output):
             open_ = _find_match(unlisted, item)
             if open_ is None:
                 open_ = self._begin(item.type, None)
@@ -268,14 +279,14 @@ class ResponsesReply:
             for order, open_ in enumerate(listed):
                 open_.order = order
 
-    def _drop_excess(self, output: Iterable[Any]) -> Iterator[Any]:
+    def _read_items(self, output: Iterable[msgspec.Raw]) -> Iterator[ReplyItem]:
         """Yield the items of the final list without the calls beyond the limit, which are counted."""
         calls = 0
-        for item in output:
-            calls += as_fields(item).get("type") == "function_call"
-            if calls > self._max_calls and as_fields(item).get("type") == "function_call":
+        for raw in output:
+            calls += (is_call := _CALL_TYPE in bytes(raw))
+            if is_call and calls > self._max_calls:
                 self._excess += 1
-            else:
+            elif (item := read_item(_decode_any(raw))) is not None:
                 yield item
 
     # ── Results ────────────────────────────────────────────────────────────────────────────────────

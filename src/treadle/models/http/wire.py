@@ -99,7 +99,7 @@ def make_reader(kind: type[_Kind]) -> Callable[[bytes], _Kind]:
         except UNREADABLE:
             pass
         try:
-            return msgspec.convert(surrogates.decode_json(payload), kind)
+            return decode(surrogates.encode_json(surrogates.decode_json(payload)))
         except ValueError as error:  # msgspec's errors are ValueErrors too
             raise UnusableReply(f"an event of it cannot be read ({error})") from error
 
