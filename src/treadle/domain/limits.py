@@ -265,7 +265,7 @@ LIMITS: Final = (
         "client",
         "One attachment of a message",
         "The message is rejected.",
-        "max_attachment_bytes",
+        "limits.max_attachment_bytes",
     ),
     Limit(
         "stream_memory_bytes",

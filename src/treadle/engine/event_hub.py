@@ -13,7 +13,7 @@ from treadle.domain.envelope import Draft, Event, Origin, make_draft
 from treadle.domain.errors import StoreError
 from treadle.domain.events import EventData, RunEnd, StreamReset, Token
 from treadle.domain.ids import Instant, RunId
-from treadle.engine.subscription import MAX_BACKLOG_EVENTS, Pace, Subscription
+from treadle.engine.subscription import MAX_BACKLOG_EVENTS, MemoryAccount, Pace, Subscription
 from treadle.ports.clock import Clock, Ids
 
 logger = logging.getLogger(__name__)
@@ -276,13 +276,17 @@ class EventHub:
     # ── For readers ──
 
     def subscribe(
-        self, run_id: RunId, backlog: int = MAX_BACKLOG_EVENTS, gather_seconds: float = 0.0
+        self,
+        run_id: RunId,
+        backlog: int = MAX_BACKLOG_EVENTS,
+        gather_seconds: float = 0.0,
+        memory: MemoryAccount | None = None,
     ) -> Subscription:
         """Return a new reader of a run.
 
         Live events are gathered for `gather_seconds`. Durable events wait only when the process is behind."""
         self.raise_if_lost()
-        reader = Subscription(partial(self.remove_reader, run_id), self._pace, backlog, gather_seconds)
+        reader = Subscription(partial(self.remove_reader, run_id), self._pace, backlog, gather_seconds, memory)
         self.add_reader(run_id, reader)
         return reader
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from time import monotonic, thread_time
+from typing import Protocol
 
 from treadle.domain.envelope import Event
 from treadle.domain.errors import StoreError
@@ -10,6 +11,8 @@ from treadle.domain.events import RunEnd
 
 MAX_BACKLOG_EVENTS = 10_000
 """Number of events that a reader may be behind before it is cut off."""
+EVENT_BYTES = 400
+"""Memory of an event besides its data."""
 BUSY_DELAY_SECONDS = 0.004
 """Average delay in waking readers above which the process counts as overloaded."""
 PAUSE_FACTOR, MAX_PAUSE_SECONDS = 32.0, 0.25
@@ -22,6 +25,14 @@ MAX_SAMPLE_WEIGHT, MAX_DELAY_SECONDS = 0.02, 0.1
 LOAD_SAMPLE_SECONDS, IDLE_SHARE = 0.1, 0.5
 """An event loop that worked for less than `IDLE_SHARE` of the last `LOAD_SAMPLE_SECONDS` is not overloaded, even
 if readers that are woken together wait for each other."""
+
+
+class MemoryAccount(Protocol):
+    """Counts the memory that a reader holds."""
+
+    def hold(self, size: int) -> None:
+        """Hold this many more bytes, or fewer if the number is negative."""
+        ...
 
 
 class Pace:
@@ -68,8 +79,16 @@ class Subscription:
     """One reader's queue. It ends with the run, or with a `stream_reset` if the reader was too slow."""
 
     def __init__(
-        self, leave: Callable[["Subscription"], None], pace: Pace, backlog: int, gather_seconds: float
+        self,
+        leave: Callable[["Subscription"], None],
+        pace: Pace,
+        backlog: int,
+        gather_seconds: float,
+        memory: MemoryAccount | None = None,
     ) -> None:
+        self._memory = memory
+        self._queued_bytes = 0
+        self._taken_bytes = 0
         self.last = 0
         """Sequence of the last durable event that the reader has or was offered. It reads missing earlier ones
         itself."""
@@ -95,6 +114,12 @@ class Subscription:
 
     def __exit__(self, *_: object) -> None:
         self._leave(self)
+        self._hold(-self._queued_bytes - self._taken_bytes)
+        self._queued_bytes = self._taken_bytes = 0
+
+    def _hold(self, size: int) -> None:
+        if self._memory is not None and size:
+            self._memory.hold(size)
 
     def offer(self, events: Sequence[Event]) -> None:
         """Give the reader durable events, in order."""
@@ -123,8 +148,12 @@ class Subscription:
         if len(self._events) + len(events) > self._backlog:
             self._is_cut_off = True
             self._events.clear()
+            size = -self._queued_bytes
         else:
             self._events += events
+            size = sum([len(event.raw) + EVENT_BYTES for event in events]) if self._memory is not None else 0
+        self._queued_bytes += size
+        self._hold(size)
 
     def _schedule(self, now: float, seconds: float) -> None:
         """Wake the reader after some seconds. A reader that is woken less often gets more at a time."""
@@ -146,6 +175,8 @@ class Subscription:
 
     async def take(self) -> Sequence[Event] | None:
         """Return all events so far, as soon as there are any, or None if the reader was cut off."""
+        self._hold(-self._taken_bytes)
+        self._taken_bytes = 0
         while not self._events:
             if self._error is not None:
                 raise self._error
@@ -153,6 +184,7 @@ class Subscription:
                 return None
             await self._wait()
         events, self._events = self._events, []
+        self._taken_bytes, self._queued_bytes = self._queued_bytes, 0
         return events
 
     async def _wait(self) -> None:

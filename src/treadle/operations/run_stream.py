@@ -10,7 +10,7 @@ from treadle.domain.envelope import Event
 from treadle.domain.events import RunEnd, Token
 from treadle.domain.ids import RunId
 from treadle.engine.event_hub import EventHub, make_stream_reset
-from treadle.engine.subscription import MAX_BACKLOG_EVENTS
+from treadle.engine.subscription import MAX_BACKLOG_EVENTS, MemoryAccount
 from treadle.operations.journal_pages import PAGE
 from treadle.ports.journal import Journal, RunRecord, Runs
 
@@ -26,6 +26,8 @@ class StreamReader(Struct, frozen=True):
     """Seconds for which live events are collected before they are sent."""
     record: RunRecord | None = None
     """The run as the caller has just read it, if it had reached at least `after`; None: look it up."""
+    memory: MemoryAccount | None = None
+    """Counts the events that wait for the reader."""
 
 
 async def follow_run(
@@ -35,7 +37,7 @@ async def follow_run(
 
     Ends after `run_end`, or after a `stream_reset` if the reader was too slow."""
     run_id = reader.run_id
-    with hub.subscribe(run_id, reader.backlog, reader.gather_seconds) as live:
+    with hub.subscribe(run_id, reader.backlog, reader.gather_seconds, reader.memory) as live:
         record = reader.record or await runs.record(run_id)
         origin, last, ended, more = record.origin, reader.after, record.outcome is not None, True
         live.last = max(live.last, min(last, record.sequence))

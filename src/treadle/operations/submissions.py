@@ -160,7 +160,9 @@ class Admission:
         agent, command = submission.agent, submission.command
         _check_user(submission.user)
         await refuse_unless_running(agent.name, self._books)
-        check_message(submission.message)
+        check_message(submission.message, agent.limits.max_attachment_bytes)
+        for earlier in submission.before:
+            check_attached_parts(earlier.parts, agent.limits.max_attachment_bytes)
         _check_beginning(submission)
         calls_model = command is None or isinstance(command, CompactSession)  # a model writes the summary
         if calls_model:
@@ -259,7 +261,9 @@ def _check_beginning(submission: Submission) -> None:
     _check_length("The text of the instructions", submission.instructions)
 
 
-def check_message(message: Message) -> None:
+def check_message(message: Message, max_attachment_bytes: int = DEFAULT_MAX_ATTACHMENT_BYTES) -> None:
+    """Raise UsageError if a message or an attachment of it is too large, or if it is empty."""
+    check_attached_parts(message.parts, max_attachment_bytes)
     _check_length("The message", message.text)
     if not message.text.strip() and len(message.parts) == 1:
         raise UsageError("The message is empty. Write what the agent should do.")

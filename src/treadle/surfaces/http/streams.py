@@ -28,11 +28,14 @@ from treadle.surfaces.http.auth import Hold, get_principal, get_state, get_strea
 from treadle.surfaces.http.dependencies import ApiRequest, get_context, get_services
 from treadle.surfaces.http.open_streams import OpenStreams
 from treadle.surfaces.http.server import ABORT_KEY
+from treadle.surfaces.http.stream_memory import ReaderMemory
 
 MAX_EVENTS_BEHIND = 10_000
 """How many events a reader may be behind before it is disconnected."""
 GATHER_SECONDS = 0.02
 """How long live events are gathered, so that fewer pieces are sent. Durable events never wait."""
+MAX_SENT_BYTES = 64 * 1024
+"""How much is given to the connection at once. What a reader has not received yet stays in one copy."""
 END_TIMEOUT_SECONDS = 2.0
 """How long a reader may take to receive the end of its stream."""
 HEADERS = [
@@ -67,6 +70,7 @@ class EventStream(Generic[Piece]):
         request: ApiRequest,
         headers: Sequence[tuple[bytes, bytes]] = (),
         will_reconnect: bool = True,
+        memory: ReaderMemory | None = None,
     ) -> None:
         self._pieces = pieces
         self._encode = encode
@@ -74,6 +78,8 @@ class EventStream(Generic[Piece]):
         self._context = get_services(request)
         self.will_reconnect = will_reconnect
         self._streams = get_streams(request)
+        self._memory = memory or ReaderMemory(self._streams.memory)
+        self._memory.disconnect = self.cut
         self._principal = get_principal(request)
         refuse_if_full(request)
         self._hold: Hold = get_state(request.scope)["hold"]
@@ -106,6 +112,7 @@ class EventStream(Generic[Piece]):
         finally:
             self._send = None
             self._streams.remove(self)
+            self._memory.close()
             self._context.metrics.stream_closed()
             ending = (self._pump_task, leaving, *self._beats)
             for task in ending:
@@ -132,7 +139,12 @@ class EventStream(Generic[Piece]):
         async with aclosing(self._pieces) as pieces:
             self._send = send
             async for piece in pieces:
-                await send({"type": "http.response.body", "body": encode(piece), "more_body": True})
+                body = encode(piece)
+                self._memory.hold(len(body))
+                for at in range(0, len(body), MAX_SENT_BYTES):  # each part waits until the one before is sent
+                    part = body[at : at + MAX_SENT_BYTES]
+                    await send({"type": "http.response.body", "body": part, "more_body": True})
+                self._memory.hold(-len(body))
 
 
 def refuse_if_full(request: ApiRequest) -> None:
@@ -180,20 +192,20 @@ def _frame(event: Event, position: int | None) -> bytes:
     return b"id: %d\nevent: %b\ndata: %b\n\n" % (position, name, to_json(event))
 
 
-def read_run(record: RunRecord, after: int, context: Context) -> Batches:
+def read_run(record: RunRecord, after: int, context: Context, memory: ReaderMemory | None = None) -> Batches:
     return context.service.batches(
-        StreamReader(record.origin.run_id, after, MAX_EVENTS_BEHIND, GATHER_SECONDS, record)
+        StreamReader(record.origin.run_id, after, MAX_EVENTS_BEHIND, GATHER_SECONDS, record, memory)
     )
 
 
-async def read_run_from_start(record: RunRecord, lost: int, context: Context) -> Batches:
+async def read_run_from_start(record: RunRecord, lost: int, context: Context, memory: ReaderMemory) -> Batches:
     """Yield all events of a run, for a reader that asked for events after one that does not exist."""
     yield (
         context.service.reset(
             record.origin, f"There is no event {lost}; the stream starts again from the beginning."
         ),
     )
-    async with aclosing(read_run(record, 0, context)) as batches:
+    async with aclosing(read_run(record, 0, context, memory)) as batches:
         async for batch in batches:
             yield batch
 
@@ -252,11 +264,12 @@ async def stream_run(
     record = await context.visible_run(run_id)
     last_known = _parse_cursor(last_event_id)
     start = (after or 0) if last_known is None else last_known
-    if start > record.sequence:  # an unknown position: tell the reader, and send everything
-        return EventStream(read_run_from_start(record, start, context), frame_events, request)
     if record.outcome is not None and start == record.sequence:
         return send_no_content
-    return EventStream(read_run(record, start, context), frame_events, request)
+    memory = ReaderMemory(get_streams(request).memory)
+    # After an unknown position, the reader is told and gets everything.
+    read = read_run_from_start if start > record.sequence else read_run
+    return EventStream(read(record, start, context, memory), frame_events, request, memory=memory)
 
 
 @get(

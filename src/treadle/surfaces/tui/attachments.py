@@ -15,7 +15,6 @@ from treadle.surfaces.tui.item_view import format_size
 
 LONG_PASTE_CHARACTERS = 2_000
 LONG_PASTE_LINES = 12
-MAX_IMAGE_BYTES = 20_000_000
 _MENTION = re.compile(r"(?:^|(?<=\s))@(\"[^\"\n]+\"|\S+)")
 
 
@@ -55,7 +54,7 @@ def find_image(text: str, folder: Path) -> Path | None:
     path = Path(words[0]).expanduser()
     path = path if path.is_absolute() else folder / path
     try:
-        is_image = path.suffix.lower() in IMAGE_TYPES and path.is_file() and path.stat().st_size <= MAX_IMAGE_BYTES
+        is_image = path.suffix.lower() in IMAGE_TYPES and path.is_file()
     except OSError:
         return None
     return path if is_image else None
