@@ -11,10 +11,12 @@ from msgspec import Struct
 from treadle.core.context.projection import max_cost
 from treadle.core.tools.permissions import check_examples
 from treadle.domain.agents import AgentSpec
+from treadle.domain.attachments import check_attached_parts
 from treadle.domain.commands import CompactSession, SessionCommand, parse_command
 from treadle.domain.errors import InvalidState, MissingKey, SizeLimitExceeded, UnknownModel, UsageError
 from treadle.domain.events import Redacted, RunQueued
 from treadle.domain.ids import RunId, SessionId, TokenId
+from treadle.domain.limits import DEFAULT_MAX_ATTACHMENT_BYTES
 from treadle.domain.messages import MESSAGE_LIMIT, Message, Part, Text
 from treadle.domain.permissions import ApprovalRule, Asker
 from treadle.domain.quotas import Quotas
