@@ -15,10 +15,11 @@ from treadle.models.http.sse import DocumentParser, PayloadParser
 from treadle.ports.model import Completed, Conversation, Delta, ModelRequest, Preamble
 
 READ_BYTES = 64 * 1024
+PLAIN = Profile()
 ADD = ToolSpec("add", "Add two numbers.", {"type": "object", "properties": {"a": {"type": "integer"}}})
 
 
-def request(max_calls: int = 128, profile: Profile = Profile()) -> ModelRequest:
+def request(max_calls: int = 128, profile: Profile = PLAIN) -> ModelRequest:
     return ModelRequest(
         "m-1",
         Preamble("Be brief.", (ADD,)),

@@ -209,17 +209,10 @@ def test_the_end_of_an_object_is_found_wherever_its_pieces_end(text: str) -> Non
 
 def test_huge_indexes_and_counts_do_not_break_a_stream() -> None:
     call = {"index": 10**40, "id": "c", "function": {"name": "add", "arguments": "{}"}}
-    body = (
-        event(choices=[{"delta": {"content": "x"}}])
-        + b"data: "
-        + json.dumps(
-            {
-                "choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}],
-                "usage": {"prompt_tokens": -3},
-            }
-        ).encode()
-        + b"\n\ndata: [DONE]\n\n"
-    )
+    choice = {"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}
+    chunk = json.dumps({"choices": [choice], "usage": {"prompt_tokens": -3}}).encode()
+    text = event(choices=[{"delta": {"content": "x"}}])
+    body = text + b"data: " + chunk + b"\n\ndata: [DONE]\n\n"
     read = read_reply("chat_completions", body)
     assert [type(part) for part in read.whole.parts] == [Text, ToolUse]
     assert read.whole.usage.estimated
