@@ -7,8 +7,8 @@ import pytest
 from treadle.surfaces.cli.terminal import inert, inert_json, one_line, reveal_line
 
 HIDDEN = (
-    "\u200b", "\u200c", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u034f", "\u180e", "\u2063", "\ufe0f", "\U000e0001",
-    "\U000e0041", "\U000e007f", "\U000e0100", "\u3164", "\U0001d173",
+    "\u200b", "\u200c", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u034f", "\u180e", "\u2063", "\ufe0f",
+    "\U000e0001", "\U000e0041", "\U000e007f", "\U000e0100", "\u3164", "\U0001d173",
 )  # fmt: skip
 
 
@@ -26,7 +26,7 @@ def test_json_escapes_them_and_decodes_to_the_same_text(character: str) -> None:
     assert json.loads(inert_json(line)) == f"pass{character}word"
 
 
-@pytest.mark.parametrize("text", ["👩\u200d👩\u200d👧", "❤\ufe0f", "1\ufe0f\u20e3", "क्\u200dष", "می\u200cخواهم"])
+@pytest.mark.parametrize("text", ["👩\u200d👩\u200d👧", "❤\ufe0f", "1\ufe0f\u20e3", "क्\u200dष", "\u0645\u06cc\u200c\u062e"])
 def test_what_emoji_and_scripts_need_stays(text: str) -> None:
     assert inert(text) == text
 

@@ -49,10 +49,10 @@ class StreamMemory:
         """Count what a reader holds, and disconnect the slowest readers if that is too much."""
         self._readers.add(reader)
         self.held += size
-        while self.held > self._limit and self._readers:
+        while self.held > self._limit:
             slowest = max(self._readers, key=lambda reader: reader.held)
-            if not slowest.held:
-                return
+            if slowest.held >= self.held:
+                return  # a reader alone may hold one large event: it would never get past it otherwise
             self.remove(slowest)
             self.disconnected += 1
             slowest.disconnect()

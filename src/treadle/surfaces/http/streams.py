@@ -184,6 +184,22 @@ def frame_events(events: Sequence[Event]) -> bytes:
     return b"".join([_frame(event, event.sequence if event.durable else None) for event in events])
 
 
+async def _split_batches(batches: Batches) -> Batches:
+    """Yield the batches in parts, so that only a part of a large batch is encoded at a time."""
+    async with aclosing(batches):
+        async for batch in batches:
+            part: list[Event] = []
+            size = 0
+            for event in batch:
+                part.append(event)
+                size += len(event.raw)
+                if size > MAX_SENT_BYTES:
+                    yield part
+                    part, size = [], 0
+            if part:
+                yield part
+
+
 def _frame(event: Event, position: int | None) -> bytes:
     """Return an event with its name and, if it is durable, the id from which a reader continues."""
     name = event.type.encode()
@@ -269,7 +285,8 @@ async def stream_run(
     memory = ReaderMemory(get_streams(request).memory)
     # After an unknown position, the reader is told and gets everything.
     read = read_run_from_start if start > record.sequence else read_run
-    return EventStream(read(record, start, context, memory), frame_events, request, memory=memory)
+    batches = _split_batches(read(record, start, context, memory))
+    return EventStream(batches, frame_events, request, memory=memory)
 
 
 @get(
