@@ -26,7 +26,9 @@ def test_json_escapes_them_and_decodes_to_the_same_text(character: str) -> None:
     assert json.loads(inert_json(line)) == f"pass{character}word"
 
 
-@pytest.mark.parametrize("text", ["👩\u200d👩\u200d👧", "❤\ufe0f", "1\ufe0f\u20e3", "क्\u200dष", "\u0645\u06cc\u200c\u062e"])
+@pytest.mark.parametrize(
+    "text", ["👩\u200d👩\u200d👧", "❤\ufe0f", "1\ufe0f\u20e3", "क्\u200dष", "\u0645\u06cc\u200c\u062e"]
+)
 def test_what_emoji_and_scripts_need_stays(text: str) -> None:
     assert inert(text) == text
 

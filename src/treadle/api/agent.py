@@ -34,8 +34,8 @@ from treadle.domain.events import (
 )
 from treadle.domain.hooks import CommandHook
 from treadle.domain.ids import RunId, SessionId
-from treadle.domain.mcp_servers import McpServer
 from treadle.domain.limits import DEFAULT_MAX_ATTACHMENT_BYTES
+from treadle.domain.mcp_servers import McpServer
 from treadle.domain.messages import Image, Text, Thinking, user
 from treadle.domain.permissions import ApprovalRules, Asker, SandboxMode, SandboxPolicy
 from treadle.domain.quotas import Quotas

@@ -3,6 +3,7 @@ reviewer.
 
 The result is a call that is ready to run, or the events that say why it is not."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -47,6 +48,8 @@ NO_RAW_SECRETS = (
 )
 
 
+CALLS_PER_TURN = 16
+"""How many calls are prepared before other tasks of the event loop run."""
 READING_TOOL = "read_file"
 """The rules for this tool decide whether the agent may know what a file contains."""
 
@@ -89,7 +92,9 @@ async def prepare_calls(
 async def _prepare_each(
     calls: tuple[Call, ...], ready: list[ReadyCall], refused: list[EventData], run: OwnedRun, deps: EngineDeps
 ) -> None:
-    for call in calls:
+    for number, call in enumerate(calls):
+        if number % CALLS_PER_TURN == CALLS_PER_TURN - 1:
+            await asyncio.sleep(0)  # a reply may have many calls, and other runs go on meanwhile
         try:
             ready.append(await _prepare(call, run, deps))
         except CallRefused as refusal:

@@ -20,7 +20,9 @@ async def ask_person(server: str, params: types.ElicitRequestParams, context: To
     message = make_inert(params.message[:MAX_MCP_TEXT_CHARACTERS])[:MAX_MCP_TEXT_CHARACTERS]
     lead = f"The MCP server `{server}` asks: {message}"
     if isinstance(params, types.ElicitRequestURLParams):
-        answer = await context.ask(f"{lead} (Open {make_inert(params.url)[:MAX_MCP_TEXT_CHARACTERS]})", ("done", "decline"))
+        answer = await context.ask(
+            f"{lead} (Open {make_inert(params.url)[:MAX_MCP_TEXT_CHARACTERS]})", ("done", "decline")
+        )
         return types.ElicitResult(action="accept" if answer == "done" else "decline")
     schema = _to_dict(params.requested_schema)
     fields: dict[str, Any] = schema.get("properties") or {}

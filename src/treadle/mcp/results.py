@@ -53,7 +53,12 @@ def _describe_block(block: Any, images: list[Image]) -> str:
 
 def _describe_image(data: str, kind: str, images: list[Image]) -> str:
     size = len(data) * 3 // 4
-    if kind not in IMAGE_TYPES or size > MAX_MCP_IMAGE_BYTES or len(images) == MAX_MCP_IMAGES or not _is_base64(data):
+    if (
+        kind not in IMAGE_TYPES
+        or size > MAX_MCP_IMAGE_BYTES
+        or len(images) == MAX_MCP_IMAGES
+        or not _is_base64(data)
+    ):
         return f"[image, {kind}, {_format_size(data)}, not shown]"
     images.append(Image(kind, data))
     return f"[image {len(images)}, {kind}]"

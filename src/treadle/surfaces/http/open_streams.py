@@ -28,9 +28,7 @@ class OpenStream(Protocol):
 
 
 class OpenStreams:
-    def __init__(
-        self, max_per_token: int | None = None, memory_bytes: int = DEFAULT_STREAM_MEMORY_BYTES
-    ) -> None:
+    def __init__(self, max_per_token: int | None = None, memory_bytes: int = DEFAULT_STREAM_MEMORY_BYTES) -> None:
         """`max_per_token`: the most streams that one token may have open; None: no limit."""
         self.memory = StreamMemory(memory_bytes)
         self._open: set[OpenStream] = set()

@@ -79,11 +79,12 @@ class EventStream(Generic[Piece]):
         self.will_reconnect = will_reconnect
         self._streams = get_streams(request)
         self._memory = memory or ReaderMemory(self._streams.memory)
-        self._memory.disconnect = self.cut
+        self._memory.disconnect = self._disconnect
         self._principal = get_principal(request)
         refuse_if_full(request)
         self._hold: Hold = get_state(request.scope)["hold"]
         self._pump_task: asyncio.Task[None] | None = None
+        self._abort: Callable[[], None] | None = None
         self._send: Send | None = None
         self._beats: set[asyncio.Task[None]] = set()
 
@@ -102,6 +103,7 @@ class EventStream(Generic[Piece]):
         await send(
             {"type": "http.response.start", "status": 200, "headers": self._headers}
         )  # before the stream can be cut
+        self._abort = cast("dict[str, Any]", scope).get(ABORT_KEY)
         self._pump_task = asyncio.create_task(self._pump(send))
         leaving = asyncio.create_task(_wait_for_disconnect(receive))
         self._streams.add(self)
@@ -123,6 +125,12 @@ class EventStream(Generic[Piece]):
         if error is not None and not isinstance(error, StoreError | OSError):
             raise error
 
+    def _disconnect(self) -> None:
+        """End the stream at once: it holds too much, so its reader does not receive what is being sent."""
+        if self._abort is not None:
+            self._abort()
+        self.cut()
+
     def cut(self) -> None:
         if self._pump_task is not None:
             self._pump_task.cancel()
@@ -142,6 +150,8 @@ class EventStream(Generic[Piece]):
                 body = encode(piece)
                 self._memory.hold(len(body))
                 for at in range(0, len(body), MAX_SENT_BYTES):  # each part waits until the one before is sent
+                    if at:
+                        await asyncio.sleep(0)  # a lost connection is noticed between two parts
                     part = body[at : at + MAX_SENT_BYTES]
                     await send({"type": "http.response.body", "body": part, "more_body": True})
                 self._memory.hold(-len(body))
