@@ -86,7 +86,7 @@ LIMITS: Final = (
         "entries",
         "model",
         "Tool calls of one reply",
-        "Further calls are dropped while they arrive. One `calls_dropped` event counts them, and the model is told.",
+        "Further calls are dropped as they arrive. One `calls_dropped` event counts them, and the model is told.",
         "limits.max_calls",
     ),
     Limit(
