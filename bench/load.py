@@ -149,7 +149,8 @@ async def stall(folder: Path, readers: int) -> bool:
                 await asyncio.sleep(0.02)
             print(
                 f"stalled      {readers} readers: at most {most / 2**20:.0f} MB held of "
-                f"{STREAM_MEMORY / 2**20:.0f} MB, {streams.memory.disconnected} disconnected, {_resident_mb() - before:.0f} MB more resident"
+                f"{STREAM_MEMORY / 2**20:.0f} MB, "
+                f"{streams.memory.disconnected} disconnected, {_resident_mb() - before:.0f} MB more resident"
             )
             for writer in writers:
                 writer.transport.abort()

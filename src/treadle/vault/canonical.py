@@ -2,8 +2,8 @@
 
 Percent, `\\u0041`, `\\x41`, `\\101`, `&#65;`, `&#x41;` and named entities are decoded, even if they were
 escaped more than once. White space, backslashes, NULs (UTF-16 read as text), replacement characters, ANSI sequences
-and zero-width characters are dropped, and letters are compared in lower case. Secrets and texts are compared in this
-form, so any mixture of these is found."""
+and zero-width characters are dropped, and letters are compared in lower case. Secrets and texts are compared in
+this form, so any mixture of these is found."""
 
 import html
 import re

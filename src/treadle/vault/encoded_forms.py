@@ -60,8 +60,8 @@ def list_decoded_forms(value: str) -> Mapping[str, bool]:
 
 
 def _list_garbled(text: str) -> Iterator[str]:
-    """Yield a text in UTF-16 as programs show it that take it for UTF-8 or Latin-1. ASCII needs no such form: what is
-    between its letters is dropped."""
+    """Yield a text in UTF-16 as programs show it that take it for UTF-8 or Latin-1. ASCII needs no such form: what
+    is between its letters is dropped."""
     if not text.isascii():
         for value in _encode_text(text)[1:]:
             yield value.decode("utf-8", "replace")
