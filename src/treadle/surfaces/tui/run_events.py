@@ -32,9 +32,9 @@ NOTEWORTHY = (
     e.LlmFallback, e.BreakerOpened, e.RunRecovered, e.CompactionStarted, e.CompactionFailed, e.ContextCompacted,
     e.ContextTrimmed, e.LoopWarning, e.StuckDetected, e.EmptyTurn, e.Continuation, e.PhantomAction, e.CallWritten,
     e.OutputRejected, e.QuotaWarning, e.QualityScored, e.ErrorAnalyzed, e.SecretUsed, e.SecretDenied, e.Redacted,
-    e.MemoryRecalled, e.MemoryDegraded, e.SandboxDenied, e.ProcessKilled, e.RunWaiting, e.RecoveryAction, e.CallsDropped,
+    e.MemoryRecalled, e.MemoryDegraded, e.SandboxDenied, e.ProcessKilled, e.RunWaiting, e.RecoveryAction,
+    e.CallsDropped,
 )  # fmt: skip
-"""Events that get a line of their own."""
 
 
 @dataclass(slots=True)
