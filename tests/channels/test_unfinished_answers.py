@@ -11,8 +11,11 @@ from tests.channels.home import AGENT, chatting, write_home
 from tests.channels.test_slack import ANNA
 from tests.engine.running import opened
 from tests.patience import HANG_SECONDS
+from treadle.channels.prompts import HELP, add_recalled, describe_end, spell_commands
 from treadle.domain.envelope import Event
+from treadle.domain.events import RunEnd
 from treadle.domain.ids import RunId
+from treadle.domain.runs import Metrics
 from treadle.operations.service import LocalService
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
 from treadle.testing.models import FunctionModel, ScriptedModel, perform, say
@@ -129,6 +132,23 @@ def test_answers_of_a_conversation_keep_their_order_if_a_later_one_is_read_first
             assert chat.fake.texts(11) == ["re: one", "re: two"]
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("prefix", ["/", "!"])
+def test_lines_under_an_answer_are_not_part_of_its_code_block(prefix: str) -> None:
+    answer = "Look:\n```python\nx = 1\n"
+    line = f"*recalled 2 notes; `{prefix}memory` lists what I remember*"
+    assert add_recalled(answer, 2, prefix) == f"Look:\n```python\nx = 1\n```\n\n{line}"
+    assert add_recalled("`a` b", 2, prefix) == f"`a` b\n\n{line}"
+    assert add_recalled(answer, 0, prefix) == answer
+    end = RunEnd(
+        "failed", "model_error", Metrics(), text=answer, reason="too long.", next="Send /compact, not /etc/reset."
+    )
+    assert describe_end(end, prefix) == (
+        "Look:\n```python\nx = 1\n```\n\n**This was not finished**: too long. "
+        f"Send {prefix}compact, not /etc/reset."
+    )
+    assert f"`{prefix}stop` ends" in spell_commands(HELP, prefix)
 
 
 def test_an_answer_says_how_many_notes_were_recalled_and_a_silent_run_says_nothing(tmp_path: Path) -> None:

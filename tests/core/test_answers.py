@@ -316,16 +316,18 @@ def test_several_messages_are_one_turn_of_the_user_in_their_order() -> None:
 # ── Recoveries ──
 
 
-def test_a_run_is_set_aside_after_three_recoveries_without_progress() -> None:
+def test_a_run_is_set_aside_after_three_deaths_alone_in_trials_without_progress() -> None:
     scenario = RunScenario()
-    for number in range(3):
+    for number in range(4):
         scenario.happens(e.RunRecovered(number, "died"))
         assert isinstance(scenario.decision(), CallModel)
-    scenario.happens(e.RunRecovered(4, "died"))
+        if number >= 1:
+            scenario.happens(e.TrialStarted(f"trl_{number}", 1))
+    scenario.happens(e.RunRecovered(5, "died"))
     step = scenario.decision()
     assert outcome(step) == "quarantined"
     assert isinstance(step, Finish)
-    assert step.events == (e.RunQuarantined(4),)
+    assert step.events == (e.RunQuarantined(5),)
 
 
 def test_progress_between_recoveries_starts_their_count_over() -> None:

@@ -1,6 +1,8 @@
 """One run that kills its process, among others: only that run is quarantined, and the others complete."""
 
 import asyncio
+from collections import Counter
+from itertools import count
 from random import Random
 
 import pytest
@@ -8,11 +10,19 @@ import pytest
 from tests.domain.test_envelope import ORIGIN
 from tests.engine.running import in_a_world, types, virtually
 from treadle.core.state import new_state
+from treadle.core.suspicion import CULPRIT_DEATHS, Suspect
 from treadle.domain.agents import AgentSpec
+from treadle.domain.events import TrialStarted
 from treadle.domain.ids import RunId
 from treadle.domain.messages import user
 from treadle.domain.runs import OutcomeKind
-from treadle.engine.isolation import ISOLATION_SECONDS, Isolation
+from treadle.engine.isolation import (
+    HOLD_SECONDS,
+    SHARED_TRIAL_SECONDS,
+    STOP_SECONDS,
+    TRIAL_SECONDS,
+    Isolation,
+)
 from treadle.operations.submissions import Submission
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import ScriptStep, ask, call, say
@@ -69,10 +79,10 @@ def test_only_the_run_that_kills_its_process_is_quarantined(seed: int) -> None:
         world = World(Random(seed), policy)
         process = await start(world)
         runs = await submit(process, ["go"] * 5 + ["die"])
-        process = await revive(world, process, runs, most=6)
+        process = await revive(world, process, runs, most=9)
         assert await outcomes(process, runs) == ["completed"] * 5 + ["quarantined"]
         deaths = types(await process.store.read(runs[5])).count("run_recovered")
-        assert deaths == len(world.processes) - 1 <= 5
+        assert deaths == len(world.processes) - 1 <= 8
 
     in_a_world(scenario(), seed)
 
@@ -95,50 +105,147 @@ def test_killing_processes_from_outside_quarantines_no_run(seed: int) -> None:
     in_a_world(scenario(), seed)
 
 
-def test_a_suspect_that_neither_finishes_nor_dies_delays_others_for_at_most_ten_seconds() -> None:
+def test_deaths_of_a_trial_narrow_the_search_and_members_are_named_in_the_journal() -> None:
+    """Of 16 runs, one kills its process in its second model call. The others die with it only in shared trials."""
+
     async def scenario() -> None:
-        isolation, loop = Isolation(), asyncio.get_running_loop()
+        world = World(Random(5), policy)
+        process = await start(world)
+        runs = await submit(process, ["go"] * 15 + ["die"])
+        process = await revive(world, process, runs, most=14)
+        assert await outcomes(process, runs) == ["completed"] * 15 + ["quarantined"]
+        journals = [await process.store.read(run_id) for run_id in runs]
+        trials = [[event.data for event in each if isinstance(event.data, TrialStarted)] for each in journals]
+        named = Counter(trial.trial for each in trials for trial in each)
+        sizes = {trial.trial: trial.members for each in trials for trial in each}
+        assert named == sizes, "each member of a trial names it"
+        assert [trial.members for trial in trials[15]][-CULPRIT_DEATHS:] == [1] * CULPRIT_DEATHS
+        assert max(sizes.values()) <= 8, "at most half of the suspects, or the rest after a trial that passed"
+        assert types(journals[15]).count("run_recovered") <= 10
 
-        async def execute_alone() -> None:
-            async with isolation.isolate(RunId("run_1"), 0):
-                await asyncio.sleep(HOUR)
+    in_a_world(scenario(), 5)
 
-        async with isolation.share():
-            suspect = asyncio.ensure_future(execute_alone())
-            await asyncio.sleep(HOUR)  # and it does not wait for others for ever
-        suspect.cancel()
-        await asyncio.wait({suspect})
-        suspect = asyncio.ensure_future(execute_alone())
-        await asyncio.sleep(1)
-        began = loop.time()
-        async with isolation.share() as turn:
-            assert 0 < loop.time() - began <= ISOLATION_SECONDS
-            assert turn.may_continue(new_state(ORIGIN))
-        suspect.cancel()
-        await asyncio.wait({suspect})
+
+def test_two_deadly_runs_are_found() -> None:
+    async def scenario() -> None:
+        world = World(Random(3), policy)
+        process = await start(world)
+        runs = await submit(process, ["go"] * 10 + ["die"] * 2)
+        process = await revive(world, process, runs, most=40)
+        assert await outcomes(process, runs) == ["completed"] * 10 + ["quarantined"] * 2
+
+    in_a_world(scenario(), 3)
+
+
+def make_suspects(count: int, deaths_alone: int = 0) -> list[Suspect]:
+    return [Suspect(RunId(f"run_{deaths_alone}_{number}"), deaths_alone) for number in range(count)]
+
+
+class TrialRecorder:
+    """Suspects that execute for some time, and who executed together."""
+
+    def __init__(self, seconds: float) -> None:
+        self.isolation, self.seconds = Isolation(), seconds
+        self.members: dict[str, list[Suspect]] = {}
+        self.sizes: list[int] = []
+        self.executing = set[Suspect]()
+        self._ids = (f"trl_{number}" for number in count())
+
+    async def execute(self, suspect: Suspect) -> None:
+        async with self.isolation.join_trial(suspect, lambda prefix: next(self._ids)) as slot:
+            assert slot.trial is not None
+            members = self.members.setdefault(slot.trial.trial, [])
+            if not members:
+                self.sizes.append(slot.trial.members)
+            members.append(suspect)
+            self.executing.add(suspect)
+            await asyncio.sleep(self.seconds)
+            self.executing.discard(suspect)
+
+    async def execute_together(self) -> float:
+        """Execute one other run, and return for how long it waited."""
+        began = asyncio.get_running_loop().time()
+        async with self.isolation.share():
+            return asyncio.get_running_loop().time() - began
+
+
+@pytest.mark.parametrize(("suspects", "sizes"), [(200, [100, 100]), (2, [1, 1]), (1, [1]), (3, [2, 1])])
+def test_half_of_the_suspects_execute_in_the_first_trial_and_the_others_in_the_second(
+    suspects: int, sizes: list[int]
+) -> None:
+    async def scenario() -> None:
+        recorder = TrialRecorder(seconds=3)
+        await asyncio.gather(*map(recorder.execute, make_suspects(suspects)))
+        assert recorder.sizes == sizes
+        assert [len(members) for members in recorder.members.values()] == sizes
 
     virtually(scenario())
 
 
-def test_suspects_take_turns_with_the_fewest_deaths_first_and_none_overlap() -> None:
+def test_runs_that_died_alone_are_tried_last_one_at_a_time() -> None:
     async def scenario() -> None:
-        isolation, order, executing = Isolation(), list[int](), list[int]()
+        recorder = TrialRecorder(seconds=3)
+        await asyncio.gather(
+            *map(recorder.execute, [*make_suspects(2, 3), *make_suspects(1, 1), *make_suspects(4)])
+        )
+        order = [[suspect.deaths_alone for suspect in members] for members in recorder.members.values()]
+        assert order == [[0, 0], [0, 0], [1], [3], [3]]
 
-        async def execute_alone(deaths: int) -> None:
-            async with isolation.isolate(RunId(f"run_{deaths}"), deaths):
-                assert not executing
-                executing.append(deaths)
-                await asyncio.sleep(4)
-                executing.remove(deaths)
-                order.append(deaths)
+    virtually(scenario())
 
-        async def execute_together() -> None:
-            async with isolation.share():
-                assert not executing
 
-        suspects = [asyncio.ensure_future(execute_alone(deaths)) for deaths in (3, 1, 0, 2)]
-        await asyncio.sleep(1)
-        await asyncio.gather(*suspects, execute_together())
-        assert order == [0, 1, 2, 3]
+@pytest.mark.parametrize(("suspects", "limit"), [(1, TRIAL_SECONDS), (200, SHARED_TRIAL_SECONDS)])
+def test_other_runs_wait_at_most_for_the_current_trial(suspects: int, limit: float) -> None:
+    """The suspects neither finish nor die."""
+
+    async def scenario() -> None:
+        recorder = TrialRecorder(seconds=HOUR)
+        tasks = [asyncio.ensure_future(recorder.execute(each)) for each in make_suspects(suspects)]
+        await asyncio.sleep(0.3)
+        assert recorder.executing
+        assert 0 < await recorder.execute_together() <= limit
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert await recorder.execute_together() == 0
+
+    virtually(scenario())
+
+
+def test_waiting_runs_are_admitted_between_two_trials() -> None:
+    async def scenario() -> None:
+        recorder = TrialRecorder(seconds=4)
+        tasks = [asyncio.ensure_future(recorder.execute(each)) for each in make_suspects(5, 1)]
+        await asyncio.sleep(HOLD_SECONDS + 0.5)
+        assert await recorder.execute_together() <= 4
+        assert len(recorder.sizes) <= 2, "only the current trial has passed"
+        await asyncio.gather(*tasks)
+
+    virtually(scenario())
+
+
+def test_trial_of_one_waits_until_other_runs_stop_but_not_for_ever() -> None:
+    async def scenario() -> None:
+        recorder, loop = TrialRecorder(seconds=1), asyncio.get_running_loop()
+        async with recorder.isolation.share() as slot:
+            suspect = asyncio.ensure_future(recorder.execute(make_suspects(1)[0]))
+            await asyncio.sleep(1)
+            assert not slot.may_continue(new_state(ORIGIN))
+            assert not recorder.executing
+            began = loop.time()
+            await suspect
+            assert 0 < loop.time() - began <= STOP_SECONDS + 1
+
+    virtually(scenario())
+
+
+def test_suspect_that_is_cancelled_while_it_waits_does_not_hold_up_its_trial() -> None:
+    async def scenario() -> None:
+        recorder, loop = TrialRecorder(seconds=3), asyncio.get_running_loop()
+        tasks = [asyncio.ensure_future(recorder.execute(each)) for each in make_suspects(4)]
+        await asyncio.sleep(0.1)
+        tasks[0].cancel()
+        await asyncio.wait(tasks)
+        assert loop.time() < 10
 
     virtually(scenario())

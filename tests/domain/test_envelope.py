@@ -23,6 +23,7 @@ EXAMPLES: tuple[EventData, ...] = (
     e.ModelResolved("p", "m", "custom", "why"),
     e.RunWaiting("retry", "attempt 2", 12.5),
     e.RunRecovered(2, "died"),
+    e.TrialStarted("trl_1", 8),
     e.RunQuarantined(4),
     e.RunFenced(3),
     e.RunEnd("failed", "stuck", Metrics(steps=3), "text", "reason", "next", ("read (call_1)",)),

@@ -158,9 +158,9 @@ async def kill_worker(emitted: Emitted) -> None:
         return say("done")
 
     world = World(Random(1), answer)
-    first = world.start(dies_at_its_first_advance(), sole=True)
+    first = world.start(dies_at_its_advance(1), sole=True)
     ticket = await first.spawn(first.service.submit(Submission(HERO, user("go"))))
-    for process in (first, *(world.start(dies_at_its_first_advance(), sole=True) for _ in range(3))):
+    for process in (first, *(world.start(dies_at_its_advance(number), sole=True) for number in (1, 3, 1, 1))):
         await process.spawn(process.start())
         await asyncio.sleep(30)
         assert process.journal.dead
@@ -387,12 +387,12 @@ async def call_mcp_servers(emitted: Emitted) -> None:
                 emitted.add(event.type)
 
 
-def dies_at_its_first_advance() -> Callable[[Operation], Fault | None]:
+def dies_at_its_advance(number: int) -> Callable[[Operation], Fault | None]:
     seen: list[Operation] = []
 
     def plan(operation: Operation) -> Fault | None:
         seen.append(operation)
-        return "after" if operation == "advance" and seen.count("advance") == 1 else None
+        return "after" if operation == "advance" and seen.count("advance") == number else None
 
     return plan
 

@@ -103,6 +103,7 @@ BEYOND = frozenset(
         "agent_told",
         "agent_waiting",
         "agent_answered",
+        "trial_started",
     ]
 )
 """Types that the specification needs and does not name."""

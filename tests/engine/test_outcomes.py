@@ -148,7 +148,7 @@ def test_an_adapter_error_ends_the_run_with_a_reason(
 
 
 def test_a_run_that_kills_its_worker_each_time_is_set_aside_and_others_are_not() -> None:
-    """Four processes die, each right after its first write about the run; the fifth sets it aside."""
+    """Five processes die, each right after its first write about the run; the sixth sets it aside."""
 
     async def scenario() -> None:
         world = World(Random(1), lambda request, world: say("fine"))
@@ -164,7 +164,7 @@ def test_a_run_that_kills_its_worker_each_time_is_set_aside_and_others_are_not()
 
         agent_spec = AgentSpec("hero", "simulated", tools=("*",))
         run_id: RunId | None = None
-        for _ in range(4):
+        for _ in range(5):
             process = world.start(first_advance(), sole=True)
             await process.spawn(process.start())
             if run_id is None:
@@ -180,7 +180,7 @@ def test_a_run_that_kills_its_worker_each_time_is_set_aside_and_others_are_not()
         events = await last.spawn(last.store.read(run_id))
         assert (end.outcome, end.status) == ("quarantined", "failed")
         assert types(events)[-2:] == ["run_quarantined", "run_end"]
-        assert types(events).count("run_recovered") == 4
+        assert types(events).count("run_recovered") == 5
         assert other_end.text == "fine"
 
     in_a_world(scenario())

@@ -4,11 +4,22 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import pytest
+
 import treadle
 from tests.engine.running import agent, journal, opened, types, until
 from tests.engine.test_approvals import ASKS, TERMINAL, Post, letter, wait_for_approval
-from treadle.domain.events import MemoryRecalled, RunQueued
-from treadle.testing.models import ScriptedModel, ask, call, say
+from treadle.api.agent import apply_options
+from treadle.core.context.compaction import INSTRUCTIONS
+from treadle.domain.agents import AgentSpec, MemorySettings
+from treadle.domain.errors import InvalidState
+from treadle.domain.events import MemoryRecalled, MemorySaved, RunQueued
+from treadle.domain.ids import RunId
+from treadle.operations import run_control
+from treadle.ports.model import ModelRequest
+from treadle.system.workspace_identity import find_workspace
+from treadle.testing.models import FunctionModel, ScriptedModel, ask, call, say
 
 REMEMBERS: dict[str, Any] = {"memory": {"embedder": "none"}}
 
@@ -183,5 +194,137 @@ def test_a_plain_library_agent_remembers_nothing_even_for_a_named_user(tmp_path:
             run_id = await engine.submit(agent(), "My dog is called Zanzibar.", user="ada")
             await until(engine, run_id, "run_end")
             assert await engine.context.memory.list() == []
+
+    asyncio.run(scenario())
+
+
+def make_repository(folder: Path) -> None:
+    """Do what `git init` does, as far as the identity of a folder goes."""
+    (folder / ".git" / "objects").mkdir(parents=True)
+    (folder / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"place": "b", "user": "ada"}, "it works in .*/a"),
+        ({"place": "a"}, "it is for `ada`, and the message names no user"),
+        ({"place": "a", "user": "ada"}, None),
+    ],
+)
+@pytest.mark.parametrize("is_initialised", [False, True])
+def test_a_run_that_waits_gets_messages_of_its_own_user_and_folder_alone(
+    tmp_path: Path, options: dict[str, str], reason: str | None, is_initialised: bool
+) -> None:
+    one, _ = make_folders(tmp_path)
+    post = Post()
+    model = ScriptedModel(letter("hello"), say("1"))
+
+    async def scenario() -> None:
+        async with opened(tmp_path, model) as engine:
+            poster = agent(tools=[post.tool], **ASKS)
+            waiting = await engine.submit(poster, "go", session="ses_a", workspace=one, user="ada", **TERMINAL)
+            await wait_for_approval(engine, waiting)
+            if is_initialised:
+                make_repository(one)
+            named: dict[str, Any] = {"user": options["user"]} if "user" in options else {}
+            send = engine.submit(poster, "more", session="ses_a", workspace=tmp_path / options["place"], **named)
+            if reason is None:
+                assert await send == waiting, "also after `git init`"
+            else:
+                with pytest.raises(InvalidState, match=reason):
+                    await send
+                assert "message_steered" not in types(await stored(engine, waiting))
+            await engine.cancel(waiting)
+
+    asyncio.run(scenario())
+
+
+async def stored(engine: Any, run_id: str) -> list[Any]:
+    return [event async for event in engine.context.service.read_stored(run_id)]
+
+
+@pytest.mark.parametrize("place", ["a", "b"])
+def test_a_message_reaches_a_run_in_progress_only_from_its_own_folder(tmp_path: Path, place: str) -> None:
+    one, _ = make_folders(tmp_path)
+    post = Post()
+
+    async def scenario() -> None:
+        async with opened(tmp_path, ScriptedModel(letter("hello"), say("1"))) as engine:
+            poster = agent(tools=[post.tool], **ASKS)
+            run_id = await engine.submit(poster, "go", workspace=one, **TERMINAL)
+            await wait_for_approval(engine, run_id)
+            make_repository(one)
+            steer = run_control.SteerRun(RunId(run_id), "more", workspace=find_workspace(tmp_path / place))
+            if place == "a":
+                await run_control.steer_run(engine.context, steer)
+            else:
+                with pytest.raises(InvalidState, match=r"works in .*/a, not in .*/b"):
+                    await run_control.steer_run(engine.context, steer)
+            assert ("message_steered" in types(await stored(engine, run_id))) is (place == "a")
+            await engine.cancel(run_id)
+
+    asyncio.run(scenario())
+
+
+def test_fewer_tools_do_not_widen_what_is_recalled(tmp_path: Path) -> None:
+    one, other = make_folders(tmp_path)
+    spawn = ask(call("agent_spawn", "c1", message="Which zebra flags?", tools=[]))
+    model = ScriptedModel(say("Noted."), spawn, say("child"), say("parent"), say("narrow"))
+
+    async def scenario() -> None:
+        async with opened(tmp_path, model) as engine:
+            worker = agent(tools=[look, "agent_spawn"], **REMEMBERS)
+            named: dict[str, Any] = {"user": "ada"}
+            await engine.run(worker, "The build uses zebra flags.", workspace=one, **named)
+            await engine.run(worker, "Ask a helper.", workspace=other, **named)
+            [child] = [each for each in await engine.service.runs() if each.origin.parent_run_id is not None]
+            assert recalled(await journal(engine, child.origin.run_id)) == []
+            narrow = await engine.run(worker, "Which zebra flags?", workspace=other, tools=[], **named)
+            assert recalled(await journal(engine, narrow.run_id)) == []
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("changed", [("look",), (), ("look", "agent_spawn")])
+def test_a_run_with_other_tools_recalls_by_workspace_unless_the_agent_says_otherwise(
+    changed: tuple[str, ...],
+) -> None:
+    spec = AgentSpec("hero", tools=("look", "agent_spawn"))
+    is_same = changed == spec.tools
+    assert apply_options(spec, {"tools": changed}).memory.scope == (None if is_same else "workspace")
+    wide = msgspec.structs.replace(spec, memory=MemorySettings(scope="agent"))
+    assert apply_options(wide, {"tools": changed}).memory.scope == "agent"
+
+
+@pytest.mark.parametrize("first", [None, "local"])
+@pytest.mark.parametrize("is_forked", [False, True])
+def test_a_compaction_saves_nothing_of_an_unnamed_user(tmp_path: Path, first: str | None, is_forked: bool) -> None:
+    summary = "## Done\nThey spoke.\n\n## Remember\n- The dog is called Zanzibar.\n"
+    asked: list[str] = []
+
+    def answer(request: ModelRequest) -> Any:
+        if request.preamble.system.startswith(INSTRUCTIONS[:40]):
+            asked.append(request.preamble.system)
+            return say(summary)
+        return say("words " * 300)
+
+    async def scenario() -> None:
+        async with opened(tmp_path, FunctionModel(answer)) as engine:
+            keen = agent(**REMEMBERS)
+            named: dict[str, Any] = {} if first is None else {"user": first}
+            session = (await engine.run(keen, "My dog is called Zanzibar.", **named)).session_id
+            runs = [
+                await engine.run(keen, f"message {number}", session=session, user="local") for number in range(4)
+            ]
+            if is_forked:
+                forked = await engine.fork(runs[-1].run_id, step=1, message="And again.", **TERMINAL)
+                session = (await engine.wait(forked)).session_id
+            done = await engine.run(keen, "/compact", session=session, user="local")
+            assert "shorter" in done.text
+            events = [each.data for each in await journal(engine, done.run_id)]
+            saved = [each.source for each in events if isinstance(each, MemorySaved)]
+            assert saved == ([] if first is None else ["compaction"])
+            assert [len(each) > len(INSTRUCTIONS) for each in asked] == [first is not None]
 
     asyncio.run(scenario())

@@ -142,6 +142,44 @@ def test_a_second_cancel_ends_a_command_at_once(workspace: Path, mode: SandboxMo
     assert asyncio.run(cancelled()).ended_by == "cancelled"
 
 
+def find_brokers() -> list[int]:
+    return [pid for pid in processes_called(BROKER_MODULE) if _parent(pid) == os.getpid()]
+
+
+def test_loss_of_the_helper_changes_neither_the_sandbox_nor_what_is_asked(workspace: Path) -> None:
+    """The process that starts commands is killed again and again, also while the sandbox is probed. A command that
+    was not started is handed over again; one that was is not repeated."""
+    policy, ran = SandboxPolicy("auto"), workspace / "ran"
+
+    async def kill_brokers() -> None:
+        while True:
+            for broker in find_brokers():
+                os.kill(broker, signal.SIGKILL)
+            await asyncio.sleep(0.03)
+
+    async def scenario() -> None:
+        expected = (await ShellCommands().confinement()).sandbox
+        commands = ShellCommands()
+        killing = asyncio.create_task(kill_brokers())
+        results = list[Finished | BaseException]()
+        for _ in range(5):
+            batch = [
+                commands.run(Command(f"echo {number} >> ran", workspace, policy), print) for number in range(4)
+            ]
+            results += await asyncio.gather(*batch, return_exceptions=True)
+        killing.cancel()
+        assert (await commands.confinement()).sandbox == expected
+        assert (await commands.run(Command("echo end", workspace, policy), print)).output == "end\n"
+        commands.close()
+        finished = [each for each in results if isinstance(each, Finished)]
+        assert finished
+        assert all(isinstance(each, Finished | CommandError) for each in results)
+        assert not any(isinstance(each, SandboxMissing) for each in results)
+        assert len(finished) <= len(ran.read_text().splitlines()) <= len(results)
+
+    asyncio.run(scenario())
+
+
 def test_a_killed_broker_is_replaced_and_leaves_no_process(workspace: Path) -> None:
     mark = a_mark()
 
@@ -152,7 +190,7 @@ def test_a_killed_broker_is_replaced_and_leaves_no_process(workspace: Path) -> N
             await commands.run(Command(text, workspace, OFF), print)
         for stray in processes_called(mark):
             await asyncio.to_thread(wait_until_gone, stray, mark)
-        (nursery,) = [pid for pid in processes_called(BROKER_MODULE) if _parent(pid) == os.getpid()]
+        (nursery,) = find_brokers()
         os.kill(nursery, signal.SIGKILL)
         await asyncio.to_thread(wait_until_gone, nursery, BROKER_MODULE)
         finished = await commands.run(Command("echo again", workspace, OFF), print)

@@ -82,12 +82,17 @@ def assert_isolated(pid: int) -> None:
 
 @needs_proc
 @pytest.mark.usefixtures("traces")
-def test_the_server_of_a_local_model_is_isolated() -> None:
+def test_the_server_of_a_local_model_is_isolated(tmp_path: Path) -> None:
+    pytest.importorskip("xllamacpp")
+    weights = tmp_path / "model.gguf"
+    os.mkfifo(weights)  # the server waits for its content, so it cannot end before it is looked at
+
     async def scenario() -> None:
-        server = await LocalServer.start(Path("/nowhere/model.gguf"), 512)
+        server = await LocalServer.start(weights, 512)
         try:
             assert_isolated(server.pid)
-            assert not await server.wait_until_loaded()  # there is no such file, or no llama.cpp
+            await asyncio.to_thread(weights.write_bytes, b"")
+            assert not await server.wait_until_loaded()
         finally:
             await server.kill()
 

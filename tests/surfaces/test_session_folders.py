@@ -132,3 +132,47 @@ def test_memories_without_a_workspace_can_be_assigned(shell: Shell, folders: tup
         assert found.json == []
         missing = await at(shell, here, "memory", "assign", "--workspace", str(here / "none"))
         assert (missing.code, "is not a folder" in missing.complaint) == (2, True)
+
+
+async def leave_waiting(shell: Shell, folder: Path, *arguments: str) -> None:
+    """Run an agent that asks for an approval, and leave it pending."""
+    async with Terminal(shell, "run", *arguments, folder=folder) as terminal:
+        await terminal.shows("Run it?")
+        terminal.types("later\n")
+        assert await terminal.ends() == 4
+
+
+def test_a_folder_stays_the_same_place_after_git_init(shell: Shell, folders: tuple[Path, Path]) -> None:
+    here, there = folders
+
+    @against(shell, says("One."), wants("write_file", path="a.txt", content="x"), *[says("Yes.")] * 3)
+    async def _(server: FakeEndpoint) -> None:
+        assert (await at(shell, here, "run", "first")).code == 0
+        await leave_waiting(shell, here, "second")
+        assert (await at(shell, there, "run", "elsewhere")).code == 0
+        for folder in folders:
+            (folder / ".git" / "objects").mkdir(parents=True)
+            (folder / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+        listed = await at(shell, here, "sessions", "list")
+        assert ("first" in listed.out, "second" in listed.out, "elsewhere" in listed.out) == (True, True, False)
+        none = await at(shell, there, "approvals", "deny", "last")
+        assert (none.code, "1 are pending in other folders" in none.complaint) == (2, True)
+        assert (await at(shell, here, "approvals", "deny", "last")).code == 0
+        assert (await at(shell, here, "run", "--session", "first", "third")).code == 0, "no folder is asked for"
+        assert (await at(shell, here, "runs", "show", "last", "--json")).json[0]["message"] == "third"
+
+
+def test_a_run_of_another_folder_that_waits_gets_no_message_from_here(
+    shell: Shell, folders: tuple[Path, Path]
+) -> None:
+    here, there = folders
+
+    @against(shell, wants("write_file", path="a.txt", content="x"))
+    async def _(server: FakeEndpoint) -> None:
+        await leave_waiting(shell, there, "first")
+        [pending] = (await at(shell, there, "approvals", "list", "--json")).json
+        assert pending["workspace"]["folder"] == str(there)
+        session = pending["session_id"]
+        refused = await at(shell, here, "run", "--session", session, "--here", "second")
+        assert (refused.code, f"it works in {there}" in refused.complaint) == (2, True)
+        assert len(server.requests) == 1

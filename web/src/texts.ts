@@ -165,7 +165,7 @@ export const texts = {
     retry: (seconds: number) => `next attempt in ${seconds} s`, inspect: "Connect and compare", approve: "Approve these tools", revoke: "Revoke approval", connecting: "Connecting…",
     revokeTitle: (name: string) => `Revoke the approval of ${name}?`, revokeBody: "Agents cannot call its tools from then on.", approved: "Approved. Sessions that begin from now on use these tools.",
     answered: (title: string, protocol: string, seconds: number) => `${title}, protocol ${protocol}, answered in ${seconds.toFixed(1)} s.`, unnamed: "An unnamed server", unconfined: (why: string) => `It ran without a sandbox: ${why}`,
-    network: "It may use the network.", read: "Read every new or changed tool before you approve: an agent acts on these texts.", noTools: "It has no tools.", approvedTools: "Approved tools", gone: "This server is no longer configured.",
+    network: "It may use the network.", workspace: { none: "It does not see the folders of agents.", read: "It reads the folder of the agent.", write: "It writes the folder of the agent." }, privilege: (what: string) => ` It also has ${what}.`, read: "Read every new or changed tool before you approve: an agent acts on these texts.", noTools: "It has no tools.", approvedTools: "Approved tools", gone: "This server is no longer configured.",
     none: "No MCP servers yet", noneHint: "Add one on the command line, or under mcp_servers in config.yaml.",
   },
   vault: {

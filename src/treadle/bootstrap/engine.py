@@ -27,6 +27,7 @@ from treadle.domain.ids import AgentId, Instant, RunId
 from treadle.domain.providers import ApiMode
 from treadle.engine.deps import EngineDeps, ToolTimeouts
 from treadle.engine.event_hub import EventHub
+from treadle.engine.isolation import Isolation
 from treadle.engine.loop import advance
 from treadle.models.formats import load_format
 from treadle.operations.automation import Automation
@@ -201,6 +202,7 @@ async def _make_deps(
         sessions=stores.sessions,
         memories=memories,
         tool_search=config.tool_search,
+        isolation=Isolation(has_other_workers=stores.shared),
         agents=EngineAgents(
             HomeAgents(config.home), config.agents, partial(refuse_unless_running, states=stores.books), identity
         ),

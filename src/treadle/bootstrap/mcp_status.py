@@ -18,6 +18,7 @@ from treadle.domain.errors import UsageError
 from treadle.mcp.names import make_tool_name
 from treadle.mcp.pins import PinFolder, hash_entry, hash_tool
 from treadle.mcp.pool import ServerState
+from treadle.mcp.start_rules import explain_privilege, find_access
 from treadle.operations.mcp_status import McpConnectionView, McpInspection, McpServerView, McpToolView
 from treadle.ports.tool import ToolError
 
@@ -101,6 +102,8 @@ def make_inspection(entry: ServerEntry, found: "Inspection") -> McpInspection:
         found.confinement,
         (*tools, *gone),
         sha256("\n".join(parts).encode()).hexdigest(),
+        None if settings.is_remote else find_access(settings, is_pinned=bool(found.contents)),
+        explain_privilege(settings),
     )
 
 

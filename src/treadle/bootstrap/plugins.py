@@ -12,7 +12,7 @@ from treadle.config.home import Home
 from treadle.core.tools.permissions import apply_rules
 from treadle.domain.agents import AgentSpec
 from treadle.ports.hooks import Hook
-from treadle.ports.sandbox import Programs
+from treadle.ports.sandbox import CommandError, Programs
 from treadle.ports.tool import UNCONFINED_PREFIX, Concern
 from treadle.system.engine_places import find_writable_places, list_engine_places
 from treadle.tools.bash import find_command_subjects, make_command_spec
@@ -74,7 +74,10 @@ def find_refused_hooks(home: Home, agent: AgentSpec) -> list[str]:
 
 async def _find_hook_refusal(agent: AgentSpec, programs: Programs, command: str) -> str | None:
     """Return why a hook must not run without a sandbox, or None. The rules of the agent decide as for `bash`."""
-    found = await programs.confinement()
+    try:
+        found = await programs.confinement()
+    except CommandError as error:
+        return str(error)
     is_off = agent.confinement.mode == "off"
     if found.sandbox and not is_off:
         return None

@@ -12,12 +12,12 @@ from treadle.channels.attachments import load_attachments
 from treadle.channels.decisions import Decisions
 from treadle.channels.intake import Intake
 from treadle.channels.outbox import ChannelOutbox
-from treadle.channels.prompts import HELP
+from treadle.channels.prompts import COMMANDS, HELP, spell_commands
 from treadle.channels.run_watch import RunWatch
 from treadle.channels.tasks import TaskSet
 from treadle.domain.agents import AgentSpec
 from treadle.domain.channels import ChannelConfig, Person, name_user
-from treadle.domain.commands import COMMAND_NAMES, parse_command
+from treadle.domain.commands import parse_command
 from treadle.domain.errors import InvalidState, SessionDeleted, StoreError, TreadleError, UsageError
 from treadle.domain.events import ChannelReceived
 from treadle.domain.ids import RunId, SessionId
@@ -31,7 +31,6 @@ from treadle.ports.journal import RunRecord, Runs
 
 logger = logging.getLogger(__name__)
 
-COMMANDS = (*COMMAND_NAMES, "/approve", "/deny", "/help", "/start", "/stop")
 EMPTY = "Your message has no text. Write what I should do."
 
 
@@ -118,6 +117,7 @@ class Inbox:
             reply = "Your message was not handled: internal error. The log of the server has the details."
         if reply is None:
             return
+        reply = spell_commands(reply, self._outbox.command_prefix)
         said = [Outgoing(f"reply/{item.message.message_id}", item.message.conversation, reply)] if reply else []
         await self._store.finish(self._name, said, self._clock.now(), message_id=item.message.message_id)
         self._outbox.wake(item.message.conversation)

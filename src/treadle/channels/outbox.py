@@ -16,7 +16,15 @@ from treadle.domain.durations import parse_duration
 from treadle.domain.events import ChannelFailed, ChannelSent, EventData
 from treadle.domain.ids import RunId
 from treadle.domain.webhooks import retry_delay
-from treadle.ports.channel import Channel, ChannelBusy, ChannelRefused, ContentRefused, Outgoing, UploadChannel
+from treadle.ports.channel import (
+    DEFAULT_COMMAND_PREFIX,
+    Channel,
+    ChannelBusy,
+    ChannelRefused,
+    ContentRefused,
+    Outgoing,
+    UploadChannel,
+)
 from treadle.ports.channel_store import ChannelStore, OutboxItem
 from treadle.ports.clock import Clock
 
@@ -55,6 +63,8 @@ class ChannelOutbox:
         self._tasks = TaskSet()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._channel: Channel | None = None
+        self.command_prefix = DEFAULT_COMMAND_PREFIX
+        """What people write before a command on the platform, since the first connection."""
         self._attached = asyncio.Event()
         self._free_at = 0.0
 
@@ -70,6 +80,7 @@ class ChannelOutbox:
 
     def attach(self, channel: Channel) -> None:
         self._channel = channel
+        self.command_prefix = channel.traits.command_prefix
         self._attached.set()
 
     def detach(self) -> None:

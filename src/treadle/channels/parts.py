@@ -3,11 +3,11 @@
 import re
 from collections.abc import Callable
 
+from treadle.domain.code_fences import find_open_fence
 from treadle.ports.channel import Channel
 
 UNKNOWN_LIMIT = 2000
 """Characters of a part while the platform is not connected."""
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
 _TABLE_RULE = re.compile(r"^ {0,3}\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)*\|?[ \t]*$")
 
 
@@ -44,11 +44,10 @@ def split_message(text: str, limit: int, measure: Callable[[str], int] = len) ->
 def _close(opening: str, head: str) -> tuple[str, str]:
     """Return a part whose code block is closed, and what the next part begins with."""
     part = opening + head.rstrip("\n ")
-    fence = _find_open_fence(part)
+    fence = find_open_fence(part)
     if fence is None:
         return part, _find_table_head(part)
-    marks, info = fence
-    return f"{part}\n{marks}", f"{marks}{info[:40]}\n"
+    return f"{part}\n{fence.marks}", f"{fence.marks}{fence.info[:40]}\n"
 
 
 def _find_cut(text: str, room: int) -> int:
@@ -58,21 +57,6 @@ def _find_cut(text: str, room: int) -> int:
         if at > 0:
             return at + len(separator)
     return room
-
-
-def _find_open_fence(text: str) -> tuple[str, str] | None:
-    """Return the marks and the language of a code block that is not closed, or None."""
-    current: tuple[str, str] | None = None
-    for line in text.split("\n"):
-        found = _FENCE.match(line)
-        if found is None:
-            continue
-        marks, info = found[1], found[2].strip()
-        if current is None:
-            current = (marks, info)
-        elif not info and marks[0] == current[0][0] and len(marks) >= len(current[0]):
-            current = None
-    return current
 
 
 def _find_table_head(text: str) -> str:

@@ -2,11 +2,13 @@
 
 import re
 
+from treadle.domain.code_fences import close_code_block
+from treadle.domain.commands import COMMAND_NAMES
 from treadle.domain.events import ApprovalRequested, ClarifyRequested, RunEnd, RunWaiting
 from treadle.domain.ids import RunId
 from treadle.domain.memories import describe_recall
 from treadle.domain.permissions import describe_destruction, is_exact_pattern
-from treadle.ports.channel import Button, Outgoing
+from treadle.ports.channel import DEFAULT_COMMAND_PREFIX, Button, Outgoing
 
 MAX_SHOWN_ARGUMENTS, MAX_REASON = 1500, 500
 MAX_QUESTION, MAX_OPTION = 1000, 150
@@ -21,6 +23,8 @@ HELP = (
     "`/pin TEXT` keeps a text in it.\n"
     "`/approve` and `/deny` decide what I may do, for people who may approve."
 )
+COMMANDS = (*COMMAND_NAMES, "/approve", "/deny", "/help", "/start", "/stop")
+_COMMAND = re.compile(rf"(?<![\w/])/(?={'|'.join(name[1:] for name in COMMANDS)}\b)")
 APPROVE, APPROVE_SESSION, DENY = "approve", "session", "deny"
 SESSION_LABEL = "Approve for this session"
 ANSWER_PREFIX = "option/"
@@ -87,6 +91,11 @@ def describe_decision(decision: str, by: str = "") -> str:
     return f"{said}{f' by {by}' if by else ''}."
 
 
+def spell_commands(text: str, prefix: str) -> str:
+    """Return a text of Treadle itself with its commands as people write them on the platform."""
+    return text if prefix == DEFAULT_COMMAND_PREFIX else _COMMAND.sub(prefix, text)
+
+
 def describe_wait(waiting: RunWaiting) -> str | None:
     """Return what to tell a person about a run that waits, or None if nothing needs to be said."""
     match waiting.reason:
@@ -98,21 +107,25 @@ def describe_wait(waiting: RunWaiting) -> str | None:
             return None
 
 
-def describe_end(end: RunEnd) -> str:
-    """Return the answer of a run. A run that did not complete says so. A silent completion is empty."""
+def describe_end(end: RunEnd, prefix: str) -> str:
+    """Return the answer of a run. A run that did not complete says so. A silent completion is empty. `prefix` is
+    that of commands on the platform."""
     if end.silent:
         return ""
     if end.outcome == "completed":
         return end.text
     reason = end.reason or f"it ended as {end.outcome}"
-    said = f"{end.text}\n\n" if end.text else ""
-    following = f" {end.next}" if end.next else ""
+    said = f"{close_code_block(end.text)}\n\n" if end.text else ""
+    following = f" {spell_commands(end.next, prefix)}" if end.next else ""
     return f"{said}**This was not finished**: {reason}{following}"
 
 
-def describe_memories(count: int) -> str:
-    """Return the line under an answer that says how many memories were recalled for it, or nothing."""
-    return f"\n\n*{describe_recall(count)}; `/memory` lists what I remember*" if count else ""
+def add_recalled(text: str, count: int, prefix: str) -> str:
+    """Return an answer with the line that says how many memories were recalled for it, if any were. `prefix` is
+    that of commands on the platform."""
+    if not count:
+        return text
+    return f"{close_code_block(text)}\n\n*{describe_recall(count)}; `{prefix}memory` lists what I remember*"
 
 
 def _cut(text: str, limit: int) -> str:

@@ -14,13 +14,14 @@ from treadle.channels.answer_files import collect_files
 from treadle.channels.outbox import ChannelOutbox
 from treadle.channels.parts import split_for_channel
 from treadle.channels.prompts import (
+    add_recalled,
     describe_decision,
     describe_end,
-    describe_memories,
     describe_wait,
     make_approval_prompt,
     make_question_key,
     make_question_prompt,
+    spell_commands,
 )
 from treadle.channels.tasks import TaskSet
 from treadle.domain.channels import ChannelConfig
@@ -35,10 +36,12 @@ from treadle.domain.events import (
     AttemptReset,
     ClarifyAnswered,
     ClarifyRequested,
+    EventData,
     LlmRequest,
     LlmResponse,
     MemoryRecalled,
     RunEnd,
+    RunQueued,
     RunWaiting,
     StreamReset,
     Token,
@@ -118,6 +121,8 @@ class _FollowedRun:
         self._text = ""
         self._recalled = 0
         """Number of recalled memories."""
+        self._is_command = False
+        """The run is a session command: its answer is Treadle's own text."""
         self._is_busy = True
         self._changed = asyncio.Event()
         self._child_prompts: dict[RunId, list[str]] = {}
@@ -146,8 +151,9 @@ class _FollowedRun:
                 await self._handle_event(event)
         return False
 
-    async def _handle_event(self, event: Event) -> None:
-        match event.data:
+    def _note_progress(self, data: EventData) -> None:
+        """Read what belongs to the answer."""
+        match data:
             case Token(_, _, offset, text):
                 self._text = self._text[:offset] + text
                 self._changed.set()
@@ -158,8 +164,16 @@ class _FollowedRun:
                 self._is_busy = True
             case LlmResponse(parts=parts):
                 self._text = "".join([part.text for part in parts if isinstance(part, Text)])
+            case RunQueued(command=command):
+                self._is_command = command is not None
             case MemoryRecalled():
-                self._recalled += event.data.count
+                self._recalled += data.count
+            case _:
+                pass
+
+    async def _handle_event(self, event: Event) -> None:
+        self._note_progress(event.data)
+        match event.data:
             case ApprovalRequested() as asked:
                 await self._ask(make_approval_prompt(asked, self._conversation, self._has_buttons))
             case ApprovalDecided(approval_id, decision, by=by):
@@ -222,6 +236,7 @@ class _FollowedRun:
     async def _wait(self, sequence: int, waiting: RunWaiting) -> None:
         self._is_busy = False
         if (text := describe_wait(waiting)) is not None:
+            text = spell_commands(text, self._watch.outbox.command_prefix)
             key = f"{self._run_id}/waiting/{sequence}"
             await self._watch.outbox.post(Outgoing(key, self._conversation, text))
 
@@ -246,14 +261,17 @@ class _FollowedRun:
 
     async def _end(self, end: RunEnd) -> None:
         self._is_busy = False
-        text, files = describe_end(end), ()
         channel = await self._watch.outbox.connection()  # the length of parts is the platform's
+        prefix = channel.traits.command_prefix
+        text, files = describe_end(end, prefix), ()
+        if self._is_command:
+            text = spell_commands(text, prefix)
         if text and "![" in text:
             limits = self._watch.config.limits
             agent = await self._watch.service.agent_of(self._run_id)
             max_bytes = min(limits.sent_file_bytes, channel.traits.max_file_bytes)
             text, files = await collect_files(text, agent, self._watch.files, limits.sent_files, max_bytes)
-        parts = self._make_parts(text + describe_memories(self._recalled)) if text else []
+        parts = self._make_parts(add_recalled(text, self._recalled, prefix)) if text else []
         if files:
             parts[-1] = replace(parts[-1], files=files)
         await self._finish(parts)

@@ -17,7 +17,14 @@ from slack_sdk.web.async_client import AsyncWebClient
 from treadle.channels.download import download
 from treadle.channels.incoming import read_all
 from treadle.channels.markdown import SLACK, measure, render
-from treadle.channels.slack_events import is_direct_event, list_files, read_command, read_press, unescape
+from treadle.channels.slack_events import (
+    COMMAND_PREFIX,
+    is_direct_event,
+    list_files,
+    read_command,
+    read_press,
+    unescape,
+)
 from treadle.channels.slack_history import CatchUp, MissingScope, SlackPosition
 from treadle.channels.slack_settings import SlackSettings
 from treadle.ports.channel import (
@@ -59,6 +66,7 @@ TRAITS = Traits(
     deduplicates=True,
     edit_seconds=1.5,
     max_file_bytes=100_000_000,
+    command_prefix=COMMAND_PREFIX,
 )
 SLACKBOT = "USLACKBOT"
 MAX_SECTION = 3000

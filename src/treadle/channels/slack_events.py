@@ -4,6 +4,9 @@ from typing import Any, cast
 
 from treadle.ports.channel import Incoming, IncomingFile
 
+COMMAND_PREFIX = "!"
+"""Slack keeps messages that begin with a slash for itself."""
+
 
 def is_direct_event(event: dict[str, Any]) -> bool:
     """Return whether an event happened in a direct message. Some events, such as app_mention, do not say it."""
@@ -46,8 +49,8 @@ def list_files(event: dict[str, Any]) -> tuple[IncomingFile, ...]:
 
 
 def read_command(text: str) -> str:
-    """Return `!stop` as `/stop`: Slack keeps messages that begin with a slash for itself."""
-    return f"/{text[1:]}" if text[:1] == "!" and text[1:2].isalpha() else text
+    """Return `!stop` as `/stop`."""
+    return f"/{text[1:]}" if text.startswith(COMMAND_PREFIX) and text[1:2].isalpha() else text
 
 
 def unescape(text: str) -> str:

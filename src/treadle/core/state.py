@@ -148,6 +148,11 @@ class RunState:
         return self.tree.queued is not None and self.tree.queued.anonymous
 
     @property
+    def has_anonymous_words(self) -> bool:
+        """Whether words of the conversation may be those of an unnamed user, so that a compaction saves nothing."""
+        return self.tree.queued is not None and self.tree.queued.has_anonymous_words
+
+    @property
     def memories(self) -> MemoryScope:
         """The memories that the run may recall: its owner's, or all of the agent's if the agent shares them; of its
         workspace, or of all workspaces."""

@@ -11,6 +11,7 @@ from treadle.doctor.findings import Finding, setting
 from treadle.domain.errors import TreadleError, UsageError
 from treadle.memory.local_embedder import is_installed
 from treadle.models.local.known_weights import WEIGHTS
+from treadle.ports.sandbox import CommandError
 from treadle.sandbox.commands import ShellCommands
 from treadle.system.daemon_thread import run_in_daemon_thread
 from treadle.vault.store import VaultStore
@@ -71,6 +72,8 @@ async def describe_sandbox(home: Home) -> Finding:
     commands = ShellCommands(hidden=hidden)
     try:
         found = await commands.confinement()
+    except CommandError as error:
+        return Finding("sandbox", "wrong", str(error))
     finally:
         commands.close()
     if found.sandbox:

@@ -20,7 +20,7 @@ from treadle.stores.sqlite.writer import InlineWriter
 from treadle.system.clock import SystemClock, TimeOrderedIds
 from treadle.tools.toolbox import ToolRegistry
 
-MAX_DEATHS = 5
+MAX_DEATHS = 6
 
 
 async def simulate_deadly_run() -> Sequence[EventData]:
@@ -42,7 +42,7 @@ async def simulate_deadly_run() -> Sequence[EventData]:
         ids,
         random.random,
         "doctor",
-        isolation=Isolation(hold_seconds=0),
+        isolation=Isolation(hold_seconds=0, gather_seconds=0),
     )
     try:
         origin = Origin(RunId(ids("run")), SessionId(ids("ses")), AgentId(ids("agt")))

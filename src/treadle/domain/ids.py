@@ -18,7 +18,7 @@ def first_segment_id(session_id: SessionId) -> SegmentId:
     return SegmentId(f"seg_{session_id.removeprefix('ses_')}")
 
 
-Prefix = Literal["agt", "ses", "run", "stp", "evt", "apr", "tok", "seg", "mem", "sch", "hok", "whk", "sgn"]
+Prefix = Literal["agt", "ses", "run", "stp", "evt", "apr", "tok", "seg", "mem", "sch", "hok", "whk", "sgn", "trl"]
 
 Instant = float
 """A moment on the wall clock, in seconds since 1970 in UTC."""

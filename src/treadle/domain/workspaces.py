@@ -15,7 +15,18 @@ class Workspace(Struct, frozen=True, gc=False):
 
     id: WorkspaceId
     folder: str
-    """The folder itself: a worktree, or a folder inside a repository."""
+    """The real path of the folder itself: a worktree, or a folder inside a repository."""
+
+
+def list_identities(workspace: Workspace) -> tuple[WorkspaceId, ...]:
+    """Return the ids of the workspaces that a folder, given by its real path, is and was part of: the current one,
+    and those from before it became a repository, or after it was one."""
+    return workspace.id, workspace.folder, f"{workspace.folder.rstrip('/')}/.git"
+
+
+def is_same_place(workspace: Workspace, here: Workspace) -> bool:
+    """Return whether a workspace is that of a folder, or was before the folder became a repository."""
+    return workspace.id in list_identities(here)
 
 
 UNKNOWN_WORKSPACE = Workspace(NO_WORKSPACE, "")

@@ -35,7 +35,7 @@ from treadle.domain.observations import extract_text, is_truncated
 from treadle.domain.runs import Usage
 from treadle.engine.deps import EngineDeps
 from treadle.engine.guarded_model import request_reply
-from treadle.engine.memory import save_before_compaction
+from treadle.engine.memory import may_save_conversation, save_before_compaction
 from treadle.engine.owned_run import OwnedRun
 from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble, Resolved
 from treadle.ports.vault import Redactor
@@ -108,8 +108,7 @@ class SummaryWriter:
         window = state.window if own else writer.profile.context_window
         self._max_tokens = min(max_summary_tokens(state.window), max_summary_tokens(window))
         self._pieces = split_into_pieces(self._span, window)
-        remembers = state.agent.memory.remember
-        self._preamble = Preamble(make_instructions(remembers), ())
+        self._preamble = Preamble(make_instructions(may_save_conversation(state)), ())
         self._focus = state.command.focus if isinstance(state.command, CompactSession) else ""
         self._usage = Usage()
         self._calls = 0

@@ -1,137 +1,255 @@
-"""Execution of runs together, and of a run that may kill its workers alone.
+"""Execution of runs together, and of runs that may kill their workers in trials.
 
-A worker dies with all runs that it executes, so all of them are suspects. After a second death without progress
-each of them executes alone until it makes progress: the run that kills its worker is found, and takes no other run
-down with it. Runs that wait for their turn are not owned, so a death does not count against them."""
+A worker dies with all runs that it executes, so all of them are suspects. After a second death without progress,
+half of them execute in a trial, then half of the half that died, until one executes alone: the run that kills its
+worker is found. Runs that wait for their trial are not owned, so a death does not count against them."""
 
 import asyncio
-import heapq
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from itertools import count
 from typing import Protocol
 
 from treadle.core.state import RunState
-from treadle.domain.ids import RunId
+from treadle.core.suspicion import Suspect, choose_members
+from treadle.domain.events import TrialStarted
+from treadle.ports.clock import Ids
 
 logger = logging.getLogger(__name__)
 
-ISOLATION_SECONDS = 10.0
-"""Maximum time for which the other runs of a process wait for one suspect."""
+TRIAL_SECONDS = 10.0
+"""Maximum time until the next trial, and maximum time for which other runs wait for a run that executes alone."""
+SHARED_TRIAL_SECONDS = 1.5
+"""Maximum time for which other runs wait for a trial with several members if no other worker can execute them: a
+death in it convicts none of them."""
 STOP_SECONDS = 5.0
-"""The share of `ISOLATION_SECONDS` that is spent waiting for the other runs to reach the end of a call."""
+"""The share of `TRIAL_SECONDS` that is spent waiting for the other runs to reach the end of a call."""
 HOLD_SECONDS = 2.0
 """How long a run that died alone is held back. If a worker dies without it, something else kills workers."""
+GATHER_SECONDS, MAX_GATHER_SECONDS = 0.2, 1.0
+"""A trial starts when no suspect was found for this long, or this long after the first."""
 
 
 class ExecutionSlot(Protocol):
     """A run's permission to execute."""
 
+    @property
+    def trial(self) -> TrialStarted | None:
+        """The trial that the run is a member of."""
+        ...
+
     def may_continue(self, state: RunState) -> bool:
         """Return whether the run may take its next step; if not, it is released and resumed later."""
         ...
 
-    def must_run_alone(self, state: RunState) -> bool:
-        """Return whether the run has to execute alone instead."""
+    def needs_trial(self, state: RunState) -> bool:
+        """Return whether the run has to execute in a trial instead."""
         ...
 
 
 class Isolation:
     """The execution slots of one process."""
 
-    def __init__(self, hold_seconds: float = HOLD_SECONDS) -> None:
-        self._hold_seconds = hold_seconds
-        self._open = asyncio.Event()
-        self._open.set()
-        self._idle = asyncio.Event()
+    def __init__(
+        self,
+        hold_seconds: float = HOLD_SECONDS,
+        gather_seconds: float = GATHER_SECONDS,
+        *,
+        has_other_workers: bool = False,
+    ) -> None:
+        self._hold_seconds, self._gather_seconds = hold_seconds, gather_seconds
+        self._has_other_workers = has_other_workers
+        """Whether other processes execute the runs that wait here."""
+        self._is_open = True
         self._executing = 0
-        self._queue: list[tuple[int, int, asyncio.Future[None]]] = []
-        """Suspects that wait for their turn, those with the fewest deaths first."""
-        self._numbers = count()
-        self._taken = False
+        self._idle = asyncio.Event()
+        self._entering: list[asyncio.Future[None]] = []
+        """Runs that wait until the trial lets other runs execute."""
+        self._waiting: dict[asyncio.Future[_Trial], Suspect] = {}
+        self._has_suspects = asyncio.Event()
+        self._current: _Trial | None = None
+        self._trials: asyncio.Task[None] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether runs may execute together with others."""
+        return self._is_open
+
+    def is_current(self, trial: "_Trial") -> bool:
+        return self._current is trial
 
     @asynccontextmanager
     async def share(self) -> AsyncGenerator[ExecutionSlot, None]:
-        """Execute together with others, as soon as no suspect executes alone."""
-        while not self._open.is_set():
-            await self._open.wait()
-        self._executing += 1
+        """Execute together with others, as soon as no trial prevents that."""
+        await self._enter()
         try:
-            yield _SharedSlot(self._open)
+            yield _SharedSlot(self)
         finally:
-            self._executing -= 1
-            if self._executing == 0:
-                self._idle.set()
+            self._leave()
 
     @asynccontextmanager
-    async def isolate(self, run_id: RunId, deaths: int) -> AsyncGenerator[ExecutionSlot, None]:
-        """Execute while no other run does. After `ISOLATION_SECONDS` the others continue as well."""
-        logger.warning(
-            "run %s was executing when workers died and has made no progress since; it executes alone", run_id
-        )
-        if deaths:
+    async def join_trial(self, suspect: Suspect, ids: Ids) -> AsyncGenerator[ExecutionSlot, None]:
+        """Execute as a member of a trial, as soon as it is the suspect's turn."""
+        if suspect.deaths_alone:
             await asyncio.sleep(self._hold_seconds)
-        await self._wait_for_turn(deaths)
-        loop = asyncio.get_running_loop()
-        self._open.clear()
-        reopening = loop.call_later(ISOLATION_SECONDS, self._open.set)
+        trial = await self._wait_for_trial(suspect)
+        self._executing += 1
         try:
-            await self._wait_until_idle()
-            yield _ExclusiveSlot()
+            yield _MemberSlot(self, suspect, trial, trial.start(ids))
         finally:
-            reopening.cancel()
-            self._end_turn()
+            trial.remove(suspect)
+            self._leave()
 
-    async def _wait_for_turn(self, deaths: int) -> None:
-        if not self._taken:
-            self._taken = True
+    # ── Other runs ──
+
+    async def _enter(self) -> None:
+        if self._is_open:
+            self._executing += 1
             return
-        turn = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._queue, (deaths, next(self._numbers), turn))
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._entering.append(turn)
         try:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # it was given just before
-                self._end_turn()
+                self._leave()
             raise
 
-    async def _wait_until_idle(self) -> None:
-        if self._executing:
-            self._idle.clear()
-            try:
-                async with asyncio.timeout(STOP_SECONDS):
-                    await self._idle.wait()
-            except TimeoutError:
-                logger.warning("%d other runs are still executing", self._executing)
+    def _leave(self) -> None:
+        self._executing -= 1
+        self._idle.set()
 
-    def _end_turn(self) -> None:
-        """Give the turn to the next suspect, or let all other runs continue."""
-        while self._queue:
-            _, _, turn = heapq.heappop(self._queue)
+    def _open(self) -> None:
+        """Let all other runs execute. Those that wait are admitted before the next trial can start."""
+        self._is_open = True
+        entering, self._entering = self._entering, []
+        for turn in entering:
             if not turn.done():
+                self._executing += 1
                 turn.set_result(None)
-                return
-        self._taken = False
-        self._open.set()
+
+    # ── Trials ──
+
+    async def _wait_for_trial(self, suspect: Suspect) -> "_Trial":
+        turn: asyncio.Future[_Trial] = asyncio.get_running_loop().create_future()
+        self._waiting[turn] = suspect
+        self._has_suspects.set()
+        if self._trials is None or self._trials.done():
+            self._trials = asyncio.create_task(self._hold_trials(), name="treadle-trials")
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                turn.result().remove(suspect)
+            raise
+        finally:
+            self._waiting.pop(turn, None)
+
+    async def _hold_trials(self) -> None:
+        """Hold trials until no suspect waits for one."""
+        await self._gather_suspects()
+        has_passed = False
+        while self._waiting:
+            chosen = choose_members(tuple(self._waiting.values()), has_passed)
+            await self._hold_trial(_Trial(chosen))
+            has_passed = True
+
+    async def _gather_suspects(self) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + MAX_GATHER_SECONDS
+        while self._has_suspects.is_set() and loop.time() < until:
+            self._has_suspects.clear()
+            await asyncio.sleep(self._gather_seconds)
+
+    async def _hold_trial(self, trial: "_Trial") -> None:
+        """Let the members execute until each has made progress or has stopped, or until the time is up."""
+        logger.warning(
+            "%d runs were executing when workers died and have made no progress since; they execute in a trial",
+            len(trial.suspects),
+        )
+        is_exclusive = len(trial.suspects) == 1 or self._has_other_workers
+        self._current, self._is_open = trial, False
+        reopening = asyncio.get_running_loop().call_later(
+            TRIAL_SECONDS if is_exclusive else SHARED_TRIAL_SECONDS, self._open
+        )
+        try:
+            if is_exclusive:
+                await self._wait_until_idle()
+            self._admit(trial)
+            async with asyncio.timeout(TRIAL_SECONDS):
+                await trial.ended.wait()
+        except TimeoutError:
+            logger.warning("%d runs of the trial have made no progress yet", len(trial.suspects))
+        finally:
+            reopening.cancel()
+            self._open()
+
+    def _admit(self, trial: "_Trial") -> None:
+        members = set(trial.suspects)
+        for turn, suspect in tuple(self._waiting.items()):
+            if suspect in members and not turn.done():
+                members.discard(suspect)
+                del self._waiting[turn]
+                turn.set_result(trial)
+        for suspect in members:  # no longer waiting
+            trial.remove(suspect)
+
+    async def _wait_until_idle(self) -> None:
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                while self._executing:
+                    self._idle.clear()
+                    await self._idle.wait()
+        except TimeoutError:
+            logger.warning("%d other runs are still executing", self._executing)
+
+
+class _Trial:
+    """Suspects that execute together."""
+
+    def __init__(self, suspects: Sequence[Suspect]) -> None:
+        self.suspects = set(suspects)
+        """Members that have made no progress yet."""
+        self.ended = asyncio.Event()
+        self._size, self._started = len(suspects), None
+
+    def start(self, ids: Ids) -> TrialStarted:
+        self._started = self._started or TrialStarted(ids("trl"), self._size)
+        return self._started
+
+    def remove(self, suspect: Suspect) -> None:
+        """Remove a member that has made progress or stopped."""
+        self.suspects.discard(suspect)
+        if not self.suspects:
+            self.ended.set()
 
 
 class _SharedSlot:
-    def __init__(self, is_open: asyncio.Event) -> None:
-        self._open = is_open
+    trial: TrialStarted | None = None
+
+    def __init__(self, isolation: Isolation) -> None:
+        self._isolation = isolation
 
     def may_continue(self, state: RunState) -> bool:
-        return self._open.is_set() and not state.guards.suspicion.is_suspect
+        return self._isolation.is_open and not state.guards.suspicion.is_suspect
 
-    def must_run_alone(self, state: RunState) -> bool:
+    def needs_trial(self, state: RunState) -> bool:
         return state.guards.suspicion.is_suspect
 
 
-class _ExclusiveSlot:
-    def may_continue(self, state: RunState) -> bool:
-        return state.guards.suspicion.is_suspect or state.guards.suspicion.is_culprit
+class _MemberSlot:
+    """The slot of a member of a trial. After its own progress, the run continues like others."""
 
-    def must_run_alone(self, state: RunState) -> bool:
+    def __init__(self, isolation: Isolation, member: Suspect, trial: _Trial, started: TrialStarted) -> None:
+        self._isolation, self._member, self._trial, self.trial = isolation, member, trial, started
+
+    def may_continue(self, state: RunState) -> bool:
+        if state.guards.suspicion.is_suspect or state.guards.suspicion.is_culprit:
+            return True
+        self._trial.remove(self._member)
+        return self._isolation.is_open or self._isolation.is_current(self._trial)
+
+    def needs_trial(self, state: RunState) -> bool:
         return False
 
 
@@ -143,13 +261,15 @@ class NoIsolation:
         yield _UnlimitedSlot()
 
     @asynccontextmanager
-    async def isolate(self, run_id: RunId, deaths: int) -> AsyncGenerator[ExecutionSlot, None]:
+    async def join_trial(self, suspect: Suspect, ids: Ids) -> AsyncGenerator[ExecutionSlot, None]:
         yield _UnlimitedSlot()
 
 
 class _UnlimitedSlot:
+    trial: TrialStarted | None = None
+
     def may_continue(self, state: RunState) -> bool:
         return True
 
-    def must_run_alone(self, state: RunState) -> bool:
+    def needs_trial(self, state: RunState) -> bool:
         return False

@@ -26,8 +26,9 @@ from treadle.core.steps import (
     Wait,
 )
 from treadle.core.subagents.supervision import describe_stopped
+from treadle.core.suspicion import make_suspect
 from treadle.domain.errors import Fenced, NotClaimable, StoreError
-from treadle.domain.events import EventData, RunEnd, RunRecovered, RunWaiting, StepEnd
+from treadle.domain.events import EventData, RunEnd, RunRecovered, RunWaiting, StepEnd, TrialStarted
 from treadle.domain.ids import Instant, RunId
 from treadle.domain.messages import Message
 from treadle.domain.runs import Outcome
@@ -57,8 +58,8 @@ async def advance(run_id: RunId, deps: EngineDeps) -> None:
     """Execute a run until it ends or has to wait. Do nothing if it cannot be claimed."""
     async with deps.isolation.share() as slot:
         state = await _claim_and_execute(run_id, slot, deps)
-    if state is not None and slot.must_run_alone(state) and not deps.stopping.is_set():
-        async with deps.isolation.isolate(run_id, state.guards.suspicion.deaths_alone) as slot:
+    if state is not None and slot.needs_trial(state) and not deps.stopping.is_set():
+        async with deps.isolation.join_trial(make_suspect(run_id, state.guards.suspicion), deps.ids) as slot:
             await _claim_and_execute(run_id, slot, deps)
 
 
@@ -79,7 +80,7 @@ async def _claim_and_execute(run_id: RunId, slot: ExecutionSlot, deps: EngineDep
 
 
 async def _execute(run: OwnedRun, slot: ExecutionSlot, deps: EngineDeps) -> None:
-    await record_recovery(run)
+    await record_recovery(run, slot.trial)
     model = await resolve_model(run, deps)
     while slot.may_continue(run.state) and not deps.stopping.is_set():  # a run that is left here is due at once
         end_step(run, deps)
@@ -109,11 +110,13 @@ async def _execute(run: OwnedRun, slot: ExecutionSlot, deps: EngineDeps) -> None
                     return
 
 
-async def record_recovery(run: OwnedRun) -> None:
-    """Record that the previous worker died, if it did."""
+async def record_recovery(run: OwnedRun, trial: TrialStarted | None) -> None:
+    """Record that the previous worker died, if it did, and the trial that a suspect is a member of."""
     if run.death is not None:
         run.record(RunRecovered(run.epoch, WORKER_DIED, run.death.alone, run.death.lately, "worker_died"))
-        await run.flush()
+    if trial is not None and run.state.guards.suspicion.is_suspect:
+        run.record(trial)
+    await run.flush()
 
 
 def next_step(run: OwnedRun, model: Resolved | MissingDependency, deps: EngineDeps) -> Step:

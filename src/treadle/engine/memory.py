@@ -59,11 +59,16 @@ async def save_interaction(outcome: Outcome, state: RunState, deps: EngineDeps) 
 
 
 async def save_before_compaction(texts: Sequence[str], run: OwnedRun, deps: EngineDeps) -> tuple[EventData, ...]:
-    """Return memories of what a compaction is about to remove, if the agent saves memories."""
-    if not _remembers(run.state):
+    """Return memories of what a compaction is about to remove, if they may be saved."""
+    if not may_save_conversation(run.state):
         return ()
     saved = [await _make_memory(text, "compaction", run.state, deps) for text in texts]
     return (*saved, MemoryFlushed(tuple([event.memory_id for event in saved])))
+
+
+def may_save_conversation(state: RunState) -> bool:
+    """Return whether the agent saves memories and the whole conversation belongs to a named user."""
+    return state.agent.memory.remember and not state.has_anonymous_words
 
 
 def _remembers(state: RunState) -> bool:

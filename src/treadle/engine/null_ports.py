@@ -143,7 +143,7 @@ class NoSessions:
         owner: UserId | None = None,
         *,
         children: bool = True,
-        workspace: WorkspaceId | None = None,
+        workspaces: Sequence[WorkspaceId] | None = None,
     ) -> Sequence[SessionRecord]:
         return ()
 

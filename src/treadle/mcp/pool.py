@@ -103,10 +103,13 @@ class ServerPool:
         return [self._describe(slot) for slot in self._slots.values()]
 
     async def explain_missing_confinement(self, target: ServerTarget) -> str:
-        """Return why the program of a server would run without a sandbox; empty if it would not."""
+        """Return why the program of a server would run without a sandbox, or nothing. Raise ToolError."""
         if target.server.is_remote or target.policy.mode == "off":
             return ""
-        return (await self._programs.confinement()).reason
+        try:
+            return (await self._programs.confinement()).reason
+        except CommandError as error:
+            raise ToolError(str(error)) from None
 
     async def pin_contents(self, target: ServerTarget) -> tuple[PinnedContent, ...]:
         """Copy the code of a server that a run could change, and return what to pin. Raise ToolError."""

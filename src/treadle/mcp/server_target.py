@@ -38,10 +38,8 @@ class ServerTarget(Struct, frozen=True):
 
     @property
     def access(self) -> WorkspaceAccess:
-        """What the program may do with the workspace. Pinned code does not see it by default."""
-        if self.contents and self.server.workspace is None:
-            return "none"
-        return find_access(self.server)
+        """What the program may do with the workspace."""
+        return find_access(self.server, is_pinned=bool(self.contents))
 
     @property
     def rights(self) -> SandboxPolicy:

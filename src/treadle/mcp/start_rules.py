@@ -36,11 +36,12 @@ def has_secrets(server: McpServer) -> bool:
     return bool(found) or any(find_private_place(folder) is not None for folder in folders)
 
 
-def find_access(server: McpServer) -> WorkspaceAccess:
-    """Return what the program of a server may do with the workspace, as its entry says or by default."""
+def find_access(server: McpServer, *, is_pinned: bool = False) -> WorkspaceAccess:
+    """Return what the program of a server may do with the workspace, as its entry says or by default. Code that is
+    pinned by content does not see it by default."""
     if server.workspace is not None:
         return server.workspace
-    return "none" if explain_privilege(server) else "read"
+    return "none" if is_pinned or explain_privilege(server) else "read"
 
 
 def needs_write_consent(server: McpServer) -> bool:

@@ -86,6 +86,14 @@ class McpTool:
         gap = await self._pool.explain_missing_confinement(target)
         return Concern("unconfined", f"{UNCONFINED_PREFIX}{gap}") if gap else None
 
+    async def find_fault(self, arguments: Any, scene: CallEnvironment) -> str | None:
+        """Return that the sandbox of the server's program could not be checked."""
+        try:
+            await self.assess(arguments, scene)
+        except ToolError as error:
+            return str(error)
+        return None
+
     async def run(self, arguments: Any, context: ToolContext) -> Observation:
         name, settings = self._server.name, self._server.settings
         workspace = context.workspace.resolve()

@@ -10,8 +10,10 @@ from treadle.domain.errors import UsageError
 from treadle.domain.events import Decision, Remember
 from treadle.domain.ids import AgentId, ApprovalId, RunId, SessionId
 from treadle.domain.users import LOCAL_USER, UserId
+from treadle.domain.workspaces import Workspace
 from treadle.operations.context import Context
 from treadle.operations.operation import Operation
+from treadle.operations.refusal import show_workspace
 from treadle.operations.schemas import Delivered, Page, maybe, moment
 from treadle.ports.approvals import ApprovalRecord
 
@@ -40,6 +42,9 @@ class ApprovalView(Struct, frozen=True):
     """The user that its run is for."""
     destructive: str | None = None
     """What the call would destroy. It can be approved only once."""
+    workspace: Workspace | None = None
+    """The folder in which its run works, and its workspace. Null: it is not known, or the caller is not an
+    administrator."""
 
 
 class ListApprovals(Struct, frozen=True, forbid_unknown_fields=True):
@@ -147,4 +152,5 @@ async def _make_view(context: Context, record: ApprovalRecord) -> ApprovalView:
         record.decision,
         record.owner,
         await find_destruction(record) if record.decision is None else None,
+        show_workspace(record.workspace, context.principal),
     )

@@ -196,10 +196,10 @@ class Context:
         return record
 
     async def addressed_run(self, run_id: str) -> "RunRecord":
-        """Return a run that the caller may send words to, or whose words it may use again. A client that serves
-        several people must name the one whose run it is."""
+        """Return a run that the caller may change, send words to, or take words from. A client that serves several
+        people must name the one whose run it is."""
         record = await self.visible_run(run_id)
-        if self.principal.is_anonymous and record.owner != self.principal.user:
+        if not self._addresses(record.owner):
             raise unknown_run(run_id)
         return record
 
@@ -227,6 +227,14 @@ class Context:
         """Return a session whose content the caller may read: with the scope read, or as its owner."""
         record = await self.visible_session(session_id)
         if not self.principal.may("read") and not self.principal.owns(record.owner):
+            raise unknown_session(session_id)
+        return record
+
+    async def addressed_session(self, session_id: str) -> "SessionRecord":
+        """Return a session that the caller may change. A client that serves several people must name the one whose
+        session it is."""
+        record = await self.readable_session(session_id)
+        if not self._addresses(record.owner):
             raise unknown_session(session_id)
         return record
 
@@ -292,6 +300,9 @@ class Context:
 
     def _sees(self, agent: str, owner: str) -> bool:
         return self.principal.sees(agent) and self.principal.sees_owner(owner)
+
+    def _addresses(self, owner: str) -> bool:
+        return not self.principal.is_anonymous or owner == self.principal.user
 
     def resolve_signer(self, name: str = "") -> str:
         """Return the name that the journal records for a decision. A token cannot sign as someone else."""

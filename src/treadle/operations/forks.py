@@ -94,6 +94,7 @@ class ForkService:
             owner=point.queued.owner,
             workspace=self._identify(start.agent),
             anonymous=point.queued.anonymous,
+            follows_anonymous=point.queued.has_anonymous_words,
         )
         messages = ()
         if start.message is not None:

@@ -1,15 +1,22 @@
-"""Reads long journals page by page."""
+"""Reads journals: their first event, and long ones page by page."""
 
 from collections.abc import AsyncGenerator
 
 from treadle.domain.envelope import Event
-from treadle.domain.events import StepStart
+from treadle.domain.events import RunQueued, StepStart
 from treadle.domain.ids import RunId
 from treadle.ports.journal import Journal
 
 PAGE = 500
 STEP_PAGE = 32
 """Events that are read first to find the beginning of the latest step."""
+
+
+async def read_queued(run_id: RunId, journal: Journal) -> RunQueued:
+    """Return the first event of a run."""
+    [first] = await journal.read(run_id, 0, 1)
+    assert isinstance(first.data, RunQueued), f"the first event of {run_id} is {first.type}"
+    return first.data
 
 
 async def read_stored_events(journal: Journal, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:

@@ -5,6 +5,8 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from treadle.domain.permissions import WorkspaceAccess
+
 ApprovalState = Literal["approved", "changed", "new", "disabled"]
 """changed: its entry in the configuration is not the one that was approved. new: it was never approved."""
 
@@ -67,6 +69,10 @@ class McpInspection(Struct, frozen=True):
     tools: tuple[McpToolView, ...]
     digest: str
     """What an approval refers to: the settings of the server and all of its tools."""
+    workspace: WorkspaceAccess | None = None
+    """What the program may do with the folders of agents; null for a server with an address."""
+    privilege: str = ""
+    """What the program has besides: secrets, or the network."""
 
 
 class McpStatus(Protocol):

@@ -237,6 +237,7 @@ async def add_memory(context: Context, request: AddMemory) -> SavedMemory:
         raise Refusal(
             403, "Forbidden", "Pinning a memory needs a token with the scope `admin`. Leave `pinned` out."
         )
+    context.refuse_anonymous()
     owner = _owner(context, request.user)
     check_workspace_name(request.workspace, context.principal)
     workspace = request.workspace or context.service.identify(context.agents.find(request.agent)).id

@@ -7,6 +7,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from treadle.domain.access import Principal
     from treadle.domain.agents import AgentSpec
+    from treadle.domain.workspaces import Workspace
 
 
 class Problem(Struct, frozen=True, omit_defaults=True):
@@ -33,6 +34,12 @@ def check_workspace_name(workspace: str | None, principal: "Principal") -> None:
     """Raise a refusal if a workspace is named by a caller that may not see the folders of the machine."""
     if workspace is not None and not principal.may("admin"):
         raise Refusal(403, "Forbidden", "Naming a workspace needs a token with the scope `admin`. Leave it out.")
+
+
+def show_workspace(workspace: "Workspace", principal: "Principal") -> "Workspace | None":
+    """Return a workspace as a caller may see it: None if it is unknown, or if the caller may not see the folders of
+    the machine."""
+    return workspace if workspace.folder and principal.may("admin") else None
 
 
 def refuse_other_model(model: str, agent: "AgentSpec") -> None:

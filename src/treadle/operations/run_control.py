@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from msgspec import Meta, Struct
 
 from treadle.domain.attachments import format_attached_file
-from treadle.domain.errors import UnknownRun, UsageError
+from treadle.domain.errors import InvalidState, UnknownRun, UsageError
 from treadle.domain.events import ReadSteerMode, RunQueued
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Image, Message, Text, user
+from treadle.domain.workspaces import Workspace, is_same_place
 from treadle.operations.context import Context
 from treadle.operations.operation import Operation
-from treadle.operations.refusal import refuse_other_model
+from treadle.operations.refusal import check_workspace_name, refuse_other_model
 from treadle.operations.runs import OneRun, RunDetail, Wait
 from treadle.operations.schemas import AgentName, Delivered, FirstSaid, Said, ServedUser
 
@@ -90,6 +91,8 @@ class SteerRun(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="`steer`: at its next step. `interrupt`: at once. `queue`: the former word for `steer`."),
     ] = "steer"
     attachments: Attachments = ()
+    workspace: Workspace | None = None
+    """Where the sender works. A run that works elsewhere does not get the message."""
 
 
 class StopRun(Struct, frozen=True, forbid_unknown_fields=True):
@@ -235,15 +238,29 @@ async def continued_run(context: Context, run: NewRun) -> RunId | None:
 async def steer_run(context: Context, request: SteerRun) -> Delivered:
     """Send a message to a run in progress."""
     record = await context.addressed_run(request.run_id)
+    if request.workspace is not None:
+        check_workspace_name(request.workspace.id, context.principal)
+        await _refuse_other_place(context, record.origin.run_id, request.workspace)
     message = user(request.message, *map(make_part, request.attachments))
     mode = "interrupt" if request.mode == "interrupt" else "steer"
     return Delivered(await context.service.steer(record.origin.run_id, message, mode, context.key))
 
 
+async def _refuse_other_place(context: Context, run_id: RunId, here: Workspace) -> None:
+    """Raise InvalidState if a run works in another workspace."""
+    [first] = await context.service.page(run_id, 0, 1)
+    there = first.data.workspace if isinstance(first.data, RunQueued) else None
+    if there is not None and not is_same_place(there, here):
+        raise InvalidState(
+            f"{run_id} works in {there.folder}, not in {here.folder}, and does not get the message. Send it to the "
+            "session: a run of its own answers it."
+        )
+
+
 @INTERRUPT.handler
 async def interrupt_run(context: Context, request: StopRun) -> Delivered:
     """Interrupt a run; it waits until it is resumed."""
-    record = await context.visible_run(request.run_id)
+    record = await context.addressed_run(request.run_id)
     reason = request.reason or f"interrupted by {context.principal.name}"
     return Delivered(await context.service.interrupt(record.origin.run_id, reason))
 
@@ -251,14 +268,14 @@ async def interrupt_run(context: Context, request: StopRun) -> Delivered:
 @RESUME.handler
 async def resume_run(context: Context, request: OneRun) -> Delivered:
     """Resume a run that waits."""
-    record = await context.visible_run(request.run_id)
+    record = await context.addressed_run(request.run_id)
     return Delivered(await context.service.resume(record.origin.run_id))
 
 
 @CANCEL.handler
 async def cancel_run(context: Context, request: StopRun) -> Delivered:
     """Cancel a run."""
-    record = await context.visible_run(request.run_id)
+    record = await context.addressed_run(request.run_id)
     reason = request.reason or f"asked for by {context.principal.name}"
     return Delivered(await context.service.cancel(record.origin.run_id, reason))
 

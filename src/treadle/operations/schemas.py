@@ -18,6 +18,15 @@ AgentName = Annotated[str, Meta(min_length=1, max_length=64)]
 WorkspaceName = Annotated[
     str, Meta(min_length=1, max_length=MAX_WORKSPACE_CHARACTERS, description="The id of a workspace.")
 ]
+FolderName = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=MAX_WORKSPACE_CHARACTERS,
+        description="The real path of a folder of the workspace: also what worked there before it became a "
+        "repository.",
+    ),
+]
 ServedUser = Annotated[
     str,
     Meta(

@@ -30,7 +30,7 @@ from treadle.engine.event_hub import EndedRun, EventHub
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS
 from treadle.operations.event_factory import DraftFactory
 from treadle.operations.event_feed import Missed, durable_feed, live_feed
-from treadle.operations.journal_pages import read_stored_events
+from treadle.operations.journal_pages import read_queued, read_stored_events
 from treadle.operations.not_found import unknown_session
 from treadle.operations.refusal_watch import RefusalWatch
 from treadle.operations.run_stream import StreamReader, follow_run
@@ -123,7 +123,7 @@ class LocalService:
 
         if submission.key is not None and (known := await self._runs.find_submitted(submission.key)):
             return _ticket(await self._runs.record(known), submission)
-        submission = await resolve_submission(submission, self._sessions, self._runs, self.identify)
+        submission = await resolve_submission(submission, self._sessions, self._runs, self._journal, self.identify)
         await self._admission.check(submission)
         message, redacted = redact_message(submission.message, self._vault.redactor)
         command = submission.command
@@ -167,9 +167,8 @@ class LocalService:
         """Raise InvalidState if the run that waits is of another agent, workspace or user than the message."""
         from treadle.operations.submissions import explain_mismatch
 
-        [queued] = await self._journal.read(run_id, 0, 1)
-        assert isinstance(queued.data, RunQueued), f"the first event of {run_id} is {queued.type}"
-        if (reason := explain_mismatch(queued.data, submission, self.identify(submission.agent))) is not None:
+        queued = await read_queued(run_id, self._journal)
+        if (reason := explain_mismatch(queued, submission, self.identify(submission.agent))) is not None:
             raise InvalidState(
                 f"{run_id} waits in this session and would receive the message, but {reason}. Answer, resume or "
                 "cancel that run first, or start another session."
@@ -346,9 +345,7 @@ class LocalService:
 
     async def agent_of(self, run_id: RunId) -> AgentSpec:
         """Return the agent of a run, as it was when the run was queued."""
-        [queued] = await self._journal.read(run_id, 0, 1)
-        assert isinstance(queued.data, RunQueued), f"the first event of {run_id} is {queued.type}"
-        return queued.data.agent
+        return (await read_queued(run_id, self._journal)).agent
 
     async def _is_command(self, run_id: RunId) -> bool:
         """Return whether a run is a session command, which answers no message."""

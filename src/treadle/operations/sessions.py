@@ -9,13 +9,13 @@ from treadle.domain.errors import UsageError
 from treadle.domain.events import SegmentReason
 from treadle.domain.ids import RunId, SegmentId, SessionId
 from treadle.domain.users import LOCAL_USER, UserId
-from treadle.domain.workspaces import Workspace
+from treadle.domain.workspaces import Workspace, WorkspaceId, list_identities
 from treadle.operations.context import Context
 from treadle.operations.operation import Operation
-from treadle.operations.refusal import check_workspace_name, refuse_other_model
+from treadle.operations.refusal import check_workspace_name, refuse_other_model, show_workspace
 from treadle.operations.retention import Deleted, Pruned
 from treadle.operations.runs import RunView, run_view
-from treadle.operations.schemas import Cursor, Limit, Page, WorkspaceName, moment
+from treadle.operations.schemas import Cursor, FolderName, Limit, Page, WorkspaceName, moment
 from treadle.ports.sessions import TITLE_LIMIT, SegmentRecord, SessionRecord, make_title
 
 
@@ -72,6 +72,23 @@ class ListSessions(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Limit = 50
     children: Annotated[bool, Meta(description="Also list the sessions of sub-agents.")] = False
     workspace: WorkspaceName | None = None
+    folder: FolderName | None = None
+
+    @property
+    def workspaces(self) -> tuple[WorkspaceId, ...] | None:
+        """The workspaces whose sessions are listed; None for all."""
+        if self.folder is not None:
+            return list_identities(Workspace(self.workspace or self.folder, self.folder))
+        return None if self.workspace is None else (self.workspace,)
+
+
+def make_list_request(
+    place: Workspace | None, cursor: str | None = None, limit: int = 50, *, children: bool = False
+) -> ListSessions:
+    """Return the request for the sessions of a folder; None for those of all folders."""
+    if place is None:
+        return ListSessions(cursor, limit, children)
+    return ListSessions(cursor, limit, children, place.id, place.folder)
 
 
 class ShowSession(Struct, frozen=True, forbid_unknown_fields=True):
@@ -163,14 +180,14 @@ PRUNE = Operation(
 async def list_sessions(context: Context, request: ListSessions) -> Page[SessionView]:
     """List sessions, the latest first."""
     before, principal = None if request.cursor is None else SessionId(request.cursor), context.principal
-    check_workspace_name(request.workspace, principal)
+    check_workspace_name(request.workspace or request.folder, principal)
     found = await context.sessions.newest(
         request.limit + 1,
         before,
         principal.agents,
         principal.only_owner,
         children=request.children,
-        workspace=request.workspace,
+        workspaces=request.workspaces,
     )
     views = tuple([_make_view(record, context) for record in found[: request.limit]])
     return Page(views, views[-1].session_id if len(found) > request.limit else None)
@@ -202,7 +219,7 @@ async def rename_session(context: Context, request: RenameSession) -> SessionVie
 
     Values of secrets are redacted. Without a title of its own, a session shows the beginning of its first
     message."""
-    record = await context.readable_session(request.session_id)
+    record = await context.addressed_session(request.session_id)
     if len(request.title) > TITLE_LIMIT:
         raise UsageError(f"The title is too long: {len(request.title)} characters. Use at most {TITLE_LIMIT}.")
     title = make_title(context.vault.redactor.redact(request.title).text)
@@ -219,7 +236,7 @@ async def set_model_of_session(context: Context, request: SetModel) -> SessionVi
     It applies to the next runs of the session's agent. A run in progress keeps its model, and a run that is
     started with a model of its own uses that one. A model that is not one of the agent's own requires the scope
     `admin`."""
-    record = await context.readable_session(request.session_id)
+    record = await context.addressed_session(request.session_id)
     if request.model is not None:
         if not context.principal.may("admin"):
             refuse_other_model(request.model, context.visible_agent(record.agent))
@@ -252,7 +269,6 @@ def _make_view(record: SessionRecord, context: Context) -> SessionView:
 
 
 def _fields(record: SessionRecord, context: Context) -> dict[str, Any]:
-    shows_workspace = record.workspace.folder and context.principal.may("admin")
     return {
         "session_id": record.session_id,
         "agent": record.agent,
@@ -265,7 +281,7 @@ def _fields(record: SessionRecord, context: Context) -> dict[str, Any]:
         "owner": record.owner,
         "title": record.title,
         "model": record.model,
-        "workspace": record.workspace if shows_workspace else None,
+        "workspace": show_workspace(record.workspace, context.principal),
     }
 
 

@@ -22,11 +22,12 @@ from treadle.domain.permissions import ApprovalRule, Asker
 from treadle.domain.quotas import Quotas
 from treadle.domain.schemas import check_schema
 from treadle.domain.users import LOCAL_USER, UserId, check_user, journaled_owner
-from treadle.domain.workspaces import Workspace
+from treadle.domain.workspaces import Workspace, is_same_place
+from treadle.operations.journal_pages import read_queued
 from treadle.operations.not_found import unknown_session
 from treadle.operations.usage import UsageAccounts, refuse_spent, refuse_unless_running
 from treadle.operations.workspaces import WorkspaceIdentifier
-from treadle.ports.journal import Runs
+from treadle.ports.journal import Journal, Runs
 from treadle.ports.model import Models
 from treadle.ports.sessions import Sessions
 from treadle.ports.tool import InvalidArguments, Subjects, Toolbox
@@ -60,6 +61,8 @@ class Submission(Struct, frozen=True):
     """The owner of a new session. An existing session, and the run in it, keep the owner of the session."""
     anonymous: bool = False
     """The sender serves several people and did not name one: nothing is recalled or saved as a memory."""
+    follows_anonymous: bool = False
+    """An earlier run of the session is anonymous. The service finds it out."""
     only_own: bool = False
     """The sender cannot see sessions and runs of other users."""
     has_own_model: bool = False
@@ -77,7 +80,7 @@ class Submission(Struct, frozen=True):
 
 
 async def resolve_submission(
-    submission: Submission, sessions: Sessions, runs: Runs, identify: WorkspaceIdentifier
+    submission: Submission, sessions: Sessions, runs: Runs, journal: Journal, identify: WorkspaceIdentifier
 ) -> Submission:
     """Return a submission with the owner of its session, the model that was chosen for the session and, for an
     agent without a folder of its own, the folder of the session. Raise UnknownSession if the sender may not see the
@@ -96,7 +99,10 @@ async def resolve_submission(
     may_work_there = known.owner == submission.user or submission.token is None or submission.asker is not None
     if agent.workspace is None and folder and may_work_there and not _is_default_folder(folder, agent, identify):
         agent = msgspec.structs.replace(agent, workspace=folder)
-    return msgspec.structs.replace(submission, user=known.owner, agent=agent)
+    latest = await read_queued(known.latest_run, journal)
+    return msgspec.structs.replace(
+        submission, user=known.owner, agent=agent, follows_anonymous=latest.has_anonymous_words
+    )
 
 
 def _is_default_folder(folder: str, agent: AgentSpec, identify: WorkspaceIdentifier) -> bool:
@@ -108,7 +114,7 @@ def explain_mismatch(queued: RunQueued, submission: Submission, workspace: Works
     """Return why a message must not be delivered to a run that waits in its session, or None."""
     if queued.agent.name != submission.agent.name:
         return f"it is a run of agent `{queued.agent.name}`"
-    if queued.workspace is not None and queued.workspace.id != workspace.id:
+    if queued.workspace is not None and not is_same_place(queued.workspace, workspace):
         return f"it works in {queued.workspace.folder}"
     if submission.anonymous and not queued.anonymous:
         return f"it is for `{queued.user}`, and the message names no user"
@@ -130,6 +136,7 @@ def make_queued(submission: Submission, credits_per_dollar: float, workspace: Wo
         owner=journaled_owner(submission.user),
         workspace=workspace,
         anonymous=submission.anonymous,
+        follows_anonymous=submission.follows_anonymous,
     )
 
 

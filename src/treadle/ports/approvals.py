@@ -8,6 +8,7 @@ from msgspec import Struct
 from treadle.domain.envelope import Origin
 from treadle.domain.ids import ApprovalId, Instant, RunId
 from treadle.domain.users import LOCAL_USER, UserId
+from treadle.domain.workspaces import UNKNOWN_WORKSPACE, Workspace
 
 
 class ApprovalRecord(Struct, frozen=True):
@@ -27,6 +28,8 @@ class ApprovalRecord(Struct, frozen=True):
     """The name of the run's agent."""
     owner: UserId = LOCAL_USER
     """The user of the run."""
+    workspace: Workspace = UNKNOWN_WORKSPACE
+    """The workspace of the run."""
 
 
 class Grant(Struct, frozen=True):

@@ -89,6 +89,9 @@ class Outgoing(Struct, frozen=True, omit_defaults=True):
     """Unless the platform combines files with text, a message that is sent has either text or one file."""
 
 
+DEFAULT_COMMAND_PREFIX = "/"
+
+
 class Traits(Struct, frozen=True):
     """What a platform can do."""
 
@@ -108,6 +111,8 @@ class Traits(Struct, frozen=True):
     """Bytes of a file that the platform accepts."""
     combines_files: bool = False
     """Text and files are one message. Otherwise each file is a message of its own after the text."""
+    command_prefix: str = DEFAULT_COMMAND_PREFIX
+    """What people write before a command, where the platform keeps messages that begin with a slash."""
 
 
 # ── Errors ──

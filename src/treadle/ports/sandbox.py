@@ -149,7 +149,8 @@ class Commands(Protocol):
         ...
 
     async def confinement(self) -> Confinement:
-        """Return what this machine offers, determined once. Without a sandbox, `run` logs a warning once."""
+        """Return what this machine offers, determined once. Raise CommandError if it cannot be determined now.
+        Without a sandbox, `run` logs a warning once."""
         ...
 
 
@@ -165,7 +166,7 @@ class Programs(Protocol):
         ...
 
     async def confinement(self) -> Confinement:
-        """Return what this machine offers, determined once."""
+        """Return what this machine offers, determined once. Raise CommandError if it cannot be determined now."""
         ...
 
 

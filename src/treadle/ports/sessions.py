@@ -60,8 +60,9 @@ class SessionBasics(Struct, frozen=True):
     agent: str
     """The name of the agent of its first run."""
     model: str | None
-    workspace: Workspace = UNKNOWN_WORKSPACE
+    workspace: Workspace
     """The workspace of its latest run."""
+    latest_run: RunId
 
 
 def make_title(text: str) -> str:
@@ -89,15 +90,15 @@ class Sessions(Protocol):
         owner: UserId | None = None,
         *,
         children: bool = True,
-        workspace: WorkspaceId | None = None,
+        workspaces: Sequence[WorkspaceId] | None = None,
     ) -> Sequence[SessionRecord]:
         """Return sessions, latest run first, optionally only those after `before` in this order, of these agents,
-        of this owner, not begun by a parent run, or of this workspace."""
+        of this owner, not begun by a parent run, or of these workspaces."""
         ...
 
     async def basics(self, session_id: SessionId) -> SessionBasics | None:
-        """Return the owner, the agent, the chosen model and the workspace of a session, or None if it has no
-        runs."""
+        """Return the owner, the agent, the chosen model, the workspace and the latest run of a session, or None
+        if it has no runs."""
         ...
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:

@@ -16,9 +16,9 @@ OPENING = (e.RunQueued, e.RunForked, e.HeartbeatFired, e.WebhookReceived, e.Reda
 """Events that a run is submitted with."""
 DELIVERED = (
     e.MessageSteered, e.RunInterrupted, e.ResumeRequested, e.CancelRequested, e.ClarifyAnswered, e.ScheduleSkipped,
-    e.AgentEnd, e.AgentWaiting,
+    e.AgentEnd, e.AgentWaiting, e.TrialStarted,
 )  # fmt: skip
-"""Events that are delivered to a run."""
+"""Events that are delivered to a run, or that say how its worker executed it."""
 WRITTEN = (
     e.RunStart, e.ModelResolved, e.RunWaiting, e.RunRecovered, e.RunQuarantined, e.RunEnd, e.StepStart, e.StepEnd,
     e.LlmRequest, e.LlmResponse, e.LlmError, e.LlmRetry, e.LlmFallback, e.BreakerOpened, e.BreakerClosed,

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from treadle.ports.sandbox import CommandError, EndedBy, Finished
 from treadle.sandbox.output import Output
+from treadle.sandbox.supervisor import ACCEPTED
 from treadle.system.helper_process import start_bare_helper
 
 BROKER_MODULE = "treadle.sandbox.broker"
@@ -21,6 +22,8 @@ LATE_OUTPUT_SECONDS = 1.0
 """How long to wait for the end of the output once all processes that could write to it are gone."""
 HANDOVER_SECONDS = 5.0
 """How long the broker may take to accept a command."""
+START_ATTEMPTS = 4
+"""How often a command is handed to a broker before it counts as lost."""
 
 
 class CommandWatch(Struct, frozen=True):
@@ -90,7 +93,7 @@ class BrokerProcess:
             except OSError as error:
                 self.close()
                 if is_last_attempt:
-                    raise CommandError(f"The process that starts commands cannot be reached: {error}.") from error
+                    raise HelperLost(f"The process that starts commands cannot be reached: {error}.") from error
             else:
                 return
 
@@ -120,82 +123,107 @@ def _stop_broker(channel: socket.socket, process: subprocess.Popen[bytes]) -> No
         process.returncode = 0  # it still ends its commands, and then itself
 
 
+class HelperLost(CommandError):
+    """A helper process was lost before it started the command, which was not run."""
+
+
+def decode_report(received: bytes) -> CommandReport | None:
+    """Return what a supervisor reported, or None if it was killed. Raise HelperLost if it did not start the
+    command."""
+    if not received.startswith(ACCEPTED):
+        raise HelperLost("The process that starts commands was lost. The command was not run; try again.")
+    report = received.removeprefix(ACCEPTED)
+    return msgspec.json.decode(report, type=CommandReport) if report else None
+
+
 class CommandSession:
     """One command that the broker runs."""
 
     def __init__(self, broker: BrokerProcess, output: Output, max_output: int) -> None:
         self._loop = asyncio.get_running_loop()
+        self._broker = broker
         self._output = output
         self._max_output = max_output
-        self._output_ended = self._loop.create_future()
         self._is_cancelled = False
-        self._is_requested = False
+        self._control: socket.socket | None = None
+        """The channel to the supervisor, once it has the request."""
         self._queued_signals: list[bytes] = []
-        self._control, theirs = socket.socketpair()
-        self._control.setblocking(False)
-        self._reader, writer = os.pipe()
+
+    async def follow(self, request: CommandRequest) -> CommandReport:
+        """Send the request and wait until no process of the command is left. When cancelled, the supervisor kills
+        the command immediately. A command that was not started because a helper was lost is handed over again."""
+        body = msgspec.json.encode(request)
+        for _ in range(START_ATTEMPTS - 1):
+            with suppress(HelperLost):
+                return await self._follow_once(body)
+        return await self._follow_once(body)
+
+    async def _follow_once(self, body: bytes) -> CommandReport:
+        control, reader = self._open()
+        output_ended: asyncio.Future[None] = self._loop.create_future()
+        self._loop.add_reader(reader, self._read, reader, output_ended)
+        received = b""
         try:
-            os.set_blocking(self._reader, False)
-            broker.take(theirs, writer)
+            with suppress(OSError):  # the report is missing then
+                await self._loop.sock_sendall(control, struct.pack("!I", len(body)) + body)
+                self._control = control
+                self._signal(b"".join(self._queued_signals))
+                while piece := await self._loop.sock_recv(control, CHUNK_BYTES):
+                    received += piece
+            report = decode_report(received)
+            await asyncio.wait([output_ended], timeout=LATE_OUTPUT_SECONDS)
+        finally:
+            self._control = None
+            self._loop.remove_reader(reader)
+            os.close(reader)
+            control.close()
+        self._output.end()
+        if report is None:
+            raise CommandError(
+                f"The supervisor of the command was killed, and the command with it. {self._output.text}".strip()
+            )
+        return report
+
+    def _open(self) -> tuple[socket.socket, int]:
+        """Hand a new command to the broker. Return the channel to its supervisor, and its output."""
+        control, theirs = socket.socketpair()
+        control.setblocking(False)
+        reader, writer = os.pipe()
+        try:
+            os.set_blocking(reader, False)
+            self._broker.take(theirs, writer)
         except BaseException:
-            os.close(self._reader)
-            self._control.close()
+            os.close(reader)
+            control.close()
             raise
         finally:
             theirs.close()
             os.close(writer)
-
-    async def follow(self, request: CommandRequest) -> CommandReport:
-        """Send the request and wait until no process of the command is left. When cancelled, the supervisor kills
-        the command immediately."""
-        self._loop.add_reader(self._reader, self._read)
-        try:
-            body = msgspec.json.encode(request)
-            await self._loop.sock_sendall(self._control, struct.pack("!I", len(body)) + body)
-            self._is_requested = True
-            self._signal(b"".join(self._queued_signals))
-            received = b""
-            while piece := await self._loop.sock_recv(self._control, CHUNK_BYTES):
-                received += piece
-            await asyncio.wait([self._output_ended], timeout=LATE_OUTPUT_SECONDS)
-        except OSError as error:
-            raise CommandError(
-                f"The process that starts commands was lost: {error}. The command was stopped."
-            ) from error
-        finally:
-            self._loop.remove_reader(self._reader)
-            os.close(self._reader)
-            self._control.close()
-        self._output.end()
-        if not received:
-            raise CommandError(
-                f"The supervisor of the command was killed, and the command with it. {self._output.text}".strip()
-            )
-        return msgspec.json.decode(received, type=CommandReport)
+        return control, reader
 
     def cancel(self) -> None:
         """Ask the command to end; the second time, kill it."""
         self._signal(b"k" if self._is_cancelled else b"c")
         self._is_cancelled = True
 
-    def _signal(self, byte: bytes) -> None:
-        if not self._is_requested:
-            self._queued_signals.append(byte)  # the request must be sent first
+    def _signal(self, signals: bytes) -> None:
+        if self._control is None:
+            self._queued_signals.append(signals)  # the request must be sent first
             return
         with suppress(OSError):  # the command has already ended
-            self._control.send(byte)
+            self._control.send(signals)
 
-    def _read(self) -> None:
+    def _read(self, reader: int, ended: "asyncio.Future[None]") -> None:
         try:
-            data = os.read(self._reader, CHUNK_BYTES)
+            data = os.read(reader, CHUNK_BYTES)
         except BlockingIOError:
             return
         except OSError:
             data = b""
         if not data:
-            self._loop.remove_reader(self._reader)
-            if not self._output_ended.done():
-                self._output_ended.set_result(None)
+            self._loop.remove_reader(reader)
+            if not ended.done():
+                ended.set_result(None)
             return
         if self._output.length <= self._max_output < self._output.length + len(data):
             self._signal(b"o")

@@ -67,6 +67,9 @@ from treadle.system.engine_places import list_engine_places
 NOT_INSTALLED = "bubblewrap is not installed: apt-get install bubblewrap"
 ONLY_LINUX = "bubblewrap is for Linux; here commands run with the rights of the engine's user"
 PROBE_TIMEOUT_SECONDS = 10.0
+PROBE_ATTEMPTS = 3
+KILLED_EXIT_CODE = 128
+"""Exit codes from here on mean that a signal ended the command."""
 MAX_CACHED_WORKSPACES = 64
 """Workspaces whose toolchains are cached."""
 BASH = "/bin/bash"
@@ -100,6 +103,7 @@ class ShellCommands:
         self._executed = ExecutedGuard(self._engine, self._hidden)
         self._broker = BrokerProcess()
         self._confinement: Confinement | None = None
+        self._probing = asyncio.Lock()
         self._sandbox = Bubblewrap(BubblewrapFeatures(), self._limits, self._hidden, (), self._engine)
         self._has_warned = False
 
@@ -195,8 +199,9 @@ class ShellCommands:
         return msgspec.structs.replace(restricted, denied=tuple(map(str, self._hidden)), read_only=kept)
 
     async def confinement(self) -> Confinement:
-        if self._confinement is None:
-            self._confinement = await self._probe()
+        async with self._probing:
+            if self._confinement is None:
+                self._confinement = await self._probe()
         return self._confinement
 
     def close(self) -> None:
@@ -304,13 +309,9 @@ class ShellCommands:
             return Confinement(sandbox=False, reason=ONLY_LINUX)
         if self._program is None:
             return Confinement(sandbox=False, reason=NOT_INSTALLED)
-        try:
-            (_, output) = await self._try(
-                self._build_request((self._program, "--help"), {}, "/", "/", PROBE_TIMEOUT_SECONDS)
-            )
-            reason = await self._try_features(BubblewrapFeatures.read(output))
-        except CommandError as error:
-            reason = f"bubblewrap cannot be started: {error}"
+        request = self._build_request((self._program, "--help"), {}, "/", "/", PROBE_TIMEOUT_SECONDS)
+        (_, output) = await self._try(request)
+        reason = await self._try_features(BubblewrapFeatures.read(output))
         unfiltered = (
             "" if self._sandbox.filter else explain_missing_filter() or "bubblewrap or the kernel cannot filter"
         )
@@ -348,10 +349,21 @@ class ShellCommands:
         self._sandbox = sandbox
         return None
 
-    async def _try(self, request: CommandRequest) -> tuple[int | None, str]:
-        output = Output(self._limits.kept_output, lambda text: None)
-        report = await CommandSession(self._broker, output, self._limits.output).follow(request)
-        return report.exit_code, output.text
+    async def _try(self, request: CommandRequest) -> tuple[int, str]:
+        """Return the exit code and the output. Raise CommandError if the command was killed: that says nothing
+        about the sandbox."""
+        cause = ""
+        for _ in range(PROBE_ATTEMPTS):
+            output = Output(self._limits.kept_output, lambda text: None)
+            try:
+                report = await CommandSession(self._broker, output, self._limits.output).follow(request)
+            except CommandError as error:
+                cause = str(error)
+                continue
+            if report.ended_by is None and report.exit_code is not None and report.exit_code < KILLED_EXIT_CODE:
+                return report.exit_code, output.text
+            cause = f"a command that probes it was stopped ({report.ended_by or report.exit_code})."
+        raise CommandError(f"The sandbox could not be checked: {cause} The command was not run; try again.")
 
 
 def _resolve_workspace(workspace: Path) -> Path:

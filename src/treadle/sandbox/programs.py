@@ -16,7 +16,13 @@ import msgspec
 
 from treadle.domain.writable_places import WritablePlaces
 from treadle.ports.sandbox import CommandError, Program
-from treadle.sandbox.broker_client import BrokerProcess, CommandReport, CommandRequest
+from treadle.sandbox.broker_client import (
+    BrokerProcess,
+    CommandReport,
+    CommandRequest,
+    HelperLost,
+    decode_report,
+)
 from treadle.sandbox.toolchains import Toolchains, find_toolchains
 from treadle.system.engine_places import list_path_steps
 
@@ -146,7 +152,9 @@ class ProgramSession:
             return None
         finally:
             self._control.close()
-        return msgspec.json.decode(received, type=CommandReport) if received else None
+        with suppress(HelperLost):  # to its client, it ended at once
+            return decode_report(received)
+        return None
 
     async def write(self, data: bytes) -> None:
         if self._writer is None or self._writer.is_closing():

@@ -48,6 +48,8 @@ REPORT_AFTER_SECONDS = 5.0
 FIRST_PASSED_FD = 3
 TEMPORARY_FD = 64
 MAX_FD = 65536
+ACCEPTED = b"+"
+"""Sent before the command starts. Without it, the command can be handed to another supervisor."""
 STOP_REASONS = {b"c": "cancelled", b"o": "output"}
 GRACEFUL_REASONS = ("timeout", "cancelled")
 """Reasons for which a command gets SIGTERM before SIGKILL."""
@@ -155,6 +157,7 @@ class Supervisor:
         with suppress(OSError, AttributeError):  # if permitted: to get the processor among very many processes
             os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
         self._request = self._receive()
+        self._control.sendall(ACCEPTED)
         self._wake = open_child_wakeup()
         self._had_free_space = self._measure_free_space() >= self._request["limits"]["disk_left"]
         self._start()

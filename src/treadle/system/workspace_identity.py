@@ -6,10 +6,15 @@ back to it, since whatever can write a folder could write such a file and take t
 import os
 from pathlib import Path
 
-from treadle.domain.workspaces import WorkspaceId
+from treadle.domain.workspaces import Workspace, WorkspaceId
 
 MAX_POINTER_BYTES = 8192
 """The files in which git stores a path are shorter."""
+
+
+def find_workspace(folder: Path | str) -> Workspace:
+    """Return the real path of a folder, and the workspace that it is part of."""
+    return Workspace(identify_workspace(folder), os.path.realpath(folder))
 
 
 def identify_workspace(folder: Path | str) -> WorkspaceId:

@@ -332,11 +332,11 @@ _HANDLERS: Final[dict[type[EventData], _Handler]] = {
 _MOMENTS: Final[dict[type[EventData], str]] = {
     kind: e.NAMES[kind]
     for kind in (
-        e.RunStart, e.RunRecovered, e.RunQuarantined, e.MessageSteered, e.RunInterrupted, e.ResumeRequested,
-        e.CancelRequested, e.ApprovalRequested, e.ApprovalDecided, e.ApprovalExpired, e.ClarifyRequested,
-        e.ClarifyAnswered, e.LoopWarning, e.StuckDetected, e.RecoveryAction, e.EmptyTurn, e.Continuation,
-        e.CallWritten, e.OutputRejected, e.PhantomAction, e.ContextTrimmed, e.SegmentOpened, e.MemoryDegraded,
-        e.Redacted, e.CallsDropped,
+        e.RunStart, e.RunRecovered, e.TrialStarted, e.RunQuarantined, e.MessageSteered, e.RunInterrupted,
+        e.ResumeRequested, e.CancelRequested, e.ApprovalRequested, e.ApprovalDecided, e.ApprovalExpired,
+        e.ClarifyRequested, e.ClarifyAnswered, e.LoopWarning, e.StuckDetected, e.RecoveryAction, e.EmptyTurn,
+        e.Continuation, e.CallWritten, e.OutputRejected, e.PhantomAction, e.ContextTrimmed, e.SegmentOpened,
+        e.MemoryDegraded, e.Redacted, e.CallsDropped,
         e.McpConnected, e.McpDisconnected, e.McpFailed,
         e.BreakerOpened, e.BreakerClosed, e.ProcessKilled, e.SandboxDenied, e.QuotaWarning, e.QuotaExceeded,
         e.BudgetExhausted,

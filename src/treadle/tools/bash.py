@@ -99,10 +99,16 @@ class Bash:
         return Concern("unconfined", f"{UNCONFINED_PREFIX}{confinement.reason}{_describe_exposed_code(scene)}")
 
     async def find_fault(self, arguments: BashArguments, scene: CallEnvironment) -> str | None:
-        """Return why no command can run on this machine, if the agent requires a sandbox."""
-        if scene.sandbox.mode != "required":
+        """Return why no command can run on this machine, if the agent requires a sandbox, or that the sandbox could
+        not be checked."""
+        if scene.sandbox.mode == "off":
             return None
-        confinement = await self._commands.confinement()
+        try:
+            confinement = await self._commands.confinement()
+        except CommandError as error:
+            return str(error)
+        if scene.sandbox.mode == "auto":
+            return None
         return None if confinement.sandbox else _explain_unconfined(confinement.reason)
 
     async def run(self, arguments: BashArguments, context: ToolContext) -> Observation:

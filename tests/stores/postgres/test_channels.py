@@ -5,7 +5,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from bench.channels import find_faults, measure
 
 from tests.channels.home import telegram_settings, write_home
 from tests.channels.store_checks import check_settled, check_states, check_store
@@ -70,10 +69,3 @@ def test_one_of_two_servers_holds_a_channel(url: str, tmp_path: Path, monkeypatc
             assert "no server holds the connection (probed); the last one recorded: stopped since" in found.found
 
     asyncio.run(scenario())
-
-
-def test_two_servers_that_are_killed_answer_every_message_once_and_in_order(url: str, tmp_path: Path) -> None:
-    platforms = ("matrix", "email")
-    found = asyncio.run(measure(4, 2, 3, 1, tmp_path, True, platforms, url, servers=2))
-    assert find_faults(found, platforms) == [], found
-    assert all(found[f"{name} answered"] + found[f"{name} reported"] == 6 for name in platforms), found

@@ -7,7 +7,12 @@ import pytest
 
 from tests.surfaces.http.served_home import ServedHome
 from tests.surfaces.http.test_owners import CANARY, home, in_time, prompts, say
-from treadle.domain.access import Scope
+from treadle.domain.access import Principal, Scope
+from treadle.domain.errors import UsageError
+from treadle.domain.ids import TokenId
+from treadle.domain.users import make_client_user
+from treadle.operations import inbound_webhooks, memories, schedules
+from treadle.operations.automation import NewHook, NewSchedule
 from treadle.operations.token_service import NewToken
 
 FACT, QUESTION = f"My dog is called {CANARY}.", "What is my dog called?"
@@ -140,5 +145,158 @@ def test_folders_of_the_machine_are_shown_to_administrators_alone(tmp_path: Path
                 guess = f"{path}?workspace={folder}"
                 assert (await server.ask("GET", guess, token=token)).status == 403
                 assert len((await server.ask("GET", guess, token=admin)).json["items"]) == 1
+
+    in_time(perform())
+
+
+CHANGES: tuple[tuple[str, str, Any], ...] = (
+    ("POST", "/v1/runs/{run}/messages", {"message": "Hi."}),
+    ("POST", "/v1/runs/{run}/interrupt", {}),
+    ("POST", "/v1/runs/{run}/resume", {}),
+    ("POST", "/v1/runs/{run}/fork", {"message": "Hi."}),
+    ("POST", "/v1/runs/{run}/answers/c1", {"text": "Hi."}),
+    ("POST", "/v1/approvals/{approval}", {"decision": "deny"}),
+    ("PATCH", "/v1/sessions/{session}", {"title": "Mine"}),
+    ("PUT", "/v1/sessions/{session}/model", {"model": None}),
+    ("POST", "/v1/runs/{run}/cancel", {}),
+    ("POST", "/v1/responses/resp_{run}/cancel", None),
+)
+"""Requests that change a run or a session, the last ones end it."""
+
+
+def test_a_run_or_session_of_a_visitor_is_changed_only_in_their_name(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with home(tmp_path) as server:
+            token = await mint(server, "read", "run", "approve")
+            waiting = {"message": "Go.", "user": "one"}
+            run = (await server.ask("POST", "/v1/agents/asking/runs", waiting, token)).json
+            await server.until(run["run_id"], "waiting")
+            [approval] = (await server.ask("GET", "/v1/approvals", token=token)).json["items"]
+            names = {"run": run["run_id"], "session": run["session_id"], "approval": approval["approval_id"]}
+            for header in ({}, {"X_Treadle_User": "two"}):
+                for method, path, body in CHANGES:
+                    reply = await server.ask(method, path.format(**names), body, token, **header)
+                    assert reply.status == 404, (header, path, reply)
+            shown = (await server.ask("GET", f"/v1/runs/{run['run_id']}", token=token)).json
+            assert (shown["status"], shown["waiting_for"]) == ("waiting", "approval")
+            for method, path, body in CHANGES[-4:-1]:
+                reply = await server.ask(method, path.format(**names), body, token, X_Treadle_User="one")
+                assert reply.status in (200, 202), (path, reply)
+
+    in_time(perform())
+
+
+def test_a_visitor_who_is_not_named_cannot_be_given_a_memory_a_schedule_or_a_webhook(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with home(tmp_path) as server:
+            token = await mint(server)
+            fact = {"agent": "keen", "text": FACT}
+            reply = await server.ask("POST", "/v1/memory", fact, token)
+            assert (reply.status, "names none of them" in str(reply.json)) == (400, True)
+            assert (await server.ask("POST", "/v1/memory", fact, token, X_Treadle_User="one")).status == 201
+            everything = frozenset[Scope](("read", "run", "approve", "admin"))
+            nameless = Principal(TokenId("tok_1"), "old", everything, multi_user=True)
+            context = server.engine.context.for_caller(nameless, None)
+            for create, request in (
+                (schedules.create_schedule, NewSchedule("keen", "Hi.", "1h")),
+                (inbound_webhooks.create_hook, NewHook("hook", "keen", "Hi.")),
+                (memories.add_memory, memories.AddMemory("keen", FACT)),
+            ):
+                with pytest.raises(UsageError, match="names none of them"):
+                    await create(context, request)  # pyright: ignore[reportArgumentType]
+
+    in_time(perform())
+
+
+@pytest.mark.parametrize("multi_user", [True, False])
+def test_a_ticket_for_a_visitor_opens_the_stream_of_one_run(tmp_path: Path, multi_user: bool) -> None:
+    async def perform() -> None:
+        async with home(tmp_path) as server:
+            token = await mint(server, "read", "run", multi_user=multi_user)
+            run = await say(server, token, FACT, user="one")
+            for path, name, status in (
+                ("/v1/events", "one", 400),
+                ("/v1/agents/keen/events", "one", 400),
+                (f"/v1/runs/{run['run_id']}/events", "one", 201),
+                ("/v1/events", None, 400 if multi_user else 201),
+            ):
+                header = {} if name is None else {"X_Treadle_User": name}
+                reply = await server.ask("POST", "/v1/stream-tickets", {"path": path}, token, **header)
+                assert reply.status == status, (path, name, reply)
+
+    in_time(perform())
+
+
+def test_an_idempotency_key_belongs_to_one_visitor(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with home(tmp_path) as server:
+            token, found = await mint(server), list[str]()
+            for name in ("one", "two", "one"):
+                reply = await server.ask(
+                    "POST",
+                    "/v1/agents/keen/runs",
+                    {"message": "Hi.", "wait": 30},
+                    token,
+                    X_Treadle_User=name,
+                    Idempotency_Key="the-key",
+                )
+                assert reply.status == 200, reply
+                found.append(reply.json["run_id"])
+            assert (found[0] == found[2], found[0] == found[1]) == (True, False)
+
+    in_time(perform())
+
+
+def test_the_header_is_read_as_utf_8_and_has_a_length(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with home(tmp_path) as server:
+            token = await mint(server, "read", "run")
+            run = await say(server, token, FACT, user="Zoë 🐕")
+            path = f"/v1/runs/{run['run_id']}"
+            assert (await server.ask("GET", path, token=token, X_Treadle_User="Zoë 🐕")).status == 200
+            long = await server.ask("GET", path, token=token, X_Treadle_User="z" * 1001)
+            assert (long.status, "too long" in str(long.json)) == (400, True)
+            assert (await server.ask("GET", path, token=token, X_Treadle_User="z" * 1000)).status == 404
+
+    in_time(perform())
+
+
+def test_a_visitor_cannot_take_the_digest_of_another_as_a_name() -> None:
+    victim = make_client_user("backend", "a name with spaces")
+    assert victim.startswith("backend")
+    digest = victim.removeprefix("backend")[1:]
+    assert digest.startswith("sha256-")
+    assert make_client_user("backend", digest) != victim
+    assert make_client_user("backend", "ada") == victim.replace(digest, "ada")
+
+
+def test_a_token_for_several_people_is_not_one_of_an_administrator(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with home(tmp_path) as server:
+            with pytest.raises(UsageError, match="remove the scope admin, or the service of several people"):
+                await mint(server, "admin", "run")
+            wanted = {"name": "backend", "scopes": ["admin"], "multi_user": True}
+            assert (await server.ask("POST", "/v1/tokens", wanted)).status == 400
+
+    in_time(perform())
+
+
+@pytest.mark.parametrize(("scopes", "inherits"), [(("read", "run"), False), (("read", "run", "approve"), True)])
+def test_a_token_inherits_the_folder_of_a_session_if_it_can_be_asked_or_owns_it(
+    tmp_path: Path, scopes: tuple[Scope, ...], inherits: bool
+) -> None:
+    async def perform() -> None:
+        async with home(tmp_path) as server:
+            folder = tmp_path / "project"
+            folder.mkdir()
+            agent = server.home.agent("keen")
+            started = await server.engine.run(agent, "Hi.", workspace=str(folder), user="local")
+            shown = f"/v1/sessions/{started.session_id}"
+            for user, expected in (("backend", inherits), ("local", True)):
+                token = await mint(server, *scopes, multi_user=False, user=user, visibility="all")
+                await say(server, token, "Again.", session_id=started.session_id)
+                works_in = (await server.ask("GET", shown)).json["workspace"]["folder"]
+                assert (works_in == str(folder)) is expected, (user, works_in)
+                await server.engine.run(agent, "Back.", session=started.session_id, workspace=str(folder))
 
     in_time(perform())

@@ -9,11 +9,17 @@ from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from tests.surfaces.tui.stage import open_app, read_screen, wait_for
-from treadle.operations import search, sessions
+from tests.surfaces.tui.stage import AGENT, open_app, read_screen, wait_for
+from treadle.domain.agents import AgentSpec
+from treadle.domain.errors import InvalidState
+from treadle.domain.messages import user
+from treadle.operations import runs, search, sessions
+from treadle.operations.local_admin import SUBMIT, SubmitWhole
+from treadle.operations.submissions import Submission
 from treadle.surfaces.tui.app import TreadleApp
+from treadle.surfaces.tui.chat_state import ForkSource
 from treadle.surfaces.tui.picker_screen import PickerRow, PickerScreen
-from treadle.testing.models import ScriptedModel, say
+from treadle.testing.models import ScriptedModel, ask, call, say
 
 
 async def talk_twice(app: TreadleApp, pilot: Pilot[Any]) -> None:
@@ -126,3 +132,67 @@ def test_a_row_that_is_too_long_takes_one_line(tmp_path: Path) -> None:
             assert sum("a long reason" in line for line in read_screen(app).split("\n")) == 2
 
     asyncio.run(look())
+
+
+@pytest.mark.parametrize(("key", "agent"), [("enter", "default"), ("ctrl+f", "default"), ("enter", "gone")])
+def test_a_session_of_another_folder_asks_where_it_is_opened_or_forked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, agent: str
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        folder.mkdir()
+    monkeypatch.chdir(here)
+
+    async def talk() -> None:
+        settings = AGENT.replace("workspace: WORKSPACE\n", "")
+        async with open_app(tmp_path, ScriptedModel(say("One.")), agent=settings) as (app, pilot):
+            assert app.link.access is not None
+            spec = AgentSpec(agent, "scripted/m", workspace=str(there))
+            sent = Submission(spec, user("ships"))
+            ticket = await app.link.call(SUBMIT, SubmitWhole(sent))
+            await app.link.call(runs.SHOW, runs.ShowRun(ticket.run_id, 30))
+            await pilot.press("f2")
+            await wait_for(pilot, lambda: isinstance(app.screen, PickerScreen))
+            await pilot.press("ctrl+o")
+            await wait_for(pilot, lambda: "ships" in read_screen(app))
+            await pilot.press(key)
+            await wait_for(pilot, lambda: "This session works in" in read_screen(app))
+            await pilot.press("t")
+            if key == "enter":
+                await wait_for(pilot, lambda: app.chat.session_id == ticket.session_id)
+                assert app.chat.folder == str(there)
+            else:
+                await wait_for(pilot, lambda: isinstance(app.screen, PickerScreen) and "ships" in read_screen(app))
+                await pilot.press("enter")
+                await wait_for(pilot, lambda: app.input.fork_source is not None)
+                assert app.input.fork_source == ForkSource(ticket.run_id, str(there))
+
+    asyncio.run(talk())
+
+
+@pytest.mark.parametrize("is_here", [True, False])
+def test_a_message_does_not_steer_a_run_in_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_here: bool
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here, there):
+        folder.mkdir()
+    monkeypatch.chdir(here)
+    model = ScriptedModel(ask(call("clarify", "c1", question="Which?")))
+
+    async def talk() -> None:
+        settings = AGENT.replace("workspace: WORKSPACE\n", "")
+        async with open_app(tmp_path, model, agent=settings) as (app, pilot):
+            spec = AgentSpec("default", "scripted/m", tools=("clarify",), workspace=str(there))
+            ticket = await app.link.call(SUBMIT, SubmitWhole(Submission(spec, user("go"), asker="terminal")))
+            await app.chat.open_session(ticket.session_id, folder="" if is_here else str(there))
+            await wait_for(pilot, lambda: app.chat.waits_for == "answer")
+            if is_here:
+                with pytest.raises(InvalidState, match=f"it works in {there}"):
+                    await app.chat.send("for here")
+            else:
+                await app.chat.send("for there")
+            events = [event.type async for event in app.link.read_stored(ticket.run_id)]
+            assert ("message_steered" in events) is not is_here
+
+    asyncio.run(talk())

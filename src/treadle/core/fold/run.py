@@ -75,6 +75,11 @@ def _on_run_recovered(state: RunState, data: e.RunRecovered) -> None:
     state.guards.suspicion.count_death(data, running or frozenset((MODEL_CALL,)))
 
 
+@on(e.TrialStarted)
+def _on_trial_started(state: RunState, data: e.TrialStarted) -> None:
+    state.guards.suspicion.trial = data
+
+
 @on(e.RunEnd)
 def _on_run_end(state: RunState, data: e.RunEnd) -> None:
     state.status, state.outcome = data.status, data.outcome

@@ -10,7 +10,7 @@ from treadle.domain.runs import Outcome
 def judge(state: RunState, now: Instant) -> StopVerdict | None:
     if not state.guards.suspicion.is_culprit:
         return None
-    deaths = state.guards.suspicion.deaths_alone + state.guards.suspicion.deaths_in_company
+    deaths = state.guards.suspicion.total
     return StopVerdict(
         Outcome(
             "quarantined",

@@ -15,6 +15,7 @@ from treadle.domain.events.run import (
     RunRecovered,
     RunStart,
     RunWaiting,
+    TrialStarted,
     UserMessage,
     WaitReason,
 )
@@ -278,6 +279,7 @@ __all__ = [
     "ToolCallError",
     "ToolCallProgress",
     "ToolCallStart",
+    "TrialStarted",
     "TrimStage",
     "Truncation",
     "UnknownEvent",

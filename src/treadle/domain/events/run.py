@@ -46,6 +46,13 @@ class RunQueued(EventData, frozen=True):
     """The folder in which the run works, and its workspace. Null in journals from before runs had one."""
     anonymous: bool = False
     """The sender serves several people and did not name one: nothing is recalled or saved as a memory."""
+    follows_anonymous: bool = False
+    """An earlier run of the conversation is anonymous: a compaction saves no memories."""
+
+    @property
+    def has_anonymous_words(self) -> bool:
+        """Return whether words of its conversation may be those of an unnamed user."""
+        return self.anonymous or self.follows_anonymous
 
     @property
     def user(self) -> UserId:
@@ -137,6 +144,17 @@ class RunRecovered(EventData, frozen=True):
     """Workers that died in the last minutes, this one included; 0: not counted."""
     cause: RecoveryCause = "worker_died"
     """worker_died: the previous worker died or lost its lease. engine_failed: the engine raised an exception."""
+
+
+@durable("trial_started")
+class TrialStarted(EventData, frozen=True):
+    """The run executes in a trial, because workers died while they executed it. A death of the worker counts only
+    against the members of its trial."""
+
+    trial: str
+    """ID of the trial. The journal of each member names it."""
+    members: int
+    """Number of runs in the trial."""
 
 
 @durable("run_quarantined")

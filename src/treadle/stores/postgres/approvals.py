@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from treadle.domain.envelope import Origin
 from treadle.domain.errors import UnknownApproval
 from treadle.domain.ids import ApprovalId, RunId
+from treadle.domain.workspaces import Workspace
 from treadle.ports.approvals import ApprovalRecord, Grant
 from treadle.stores.postgres.connection import unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
@@ -35,7 +36,7 @@ class PostgresApprovals:
 
 def _to_record(row: PostgresRow) -> ApprovalRecord:
     approval_id, run_id, session_id, agent_id, parent, call_id, tool, arguments, reason, pattern, *rest = row
-    requested_at, expires_at, decision, agent, owner = rest
+    requested_at, expires_at, decision, agent, owner, workspace, folder = rest
     return ApprovalRecord(
         approval_id,
         Origin(run_id, session_id, agent_id, parent),
@@ -49,4 +50,5 @@ def _to_record(row: PostgresRow) -> ApprovalRecord:
         decision,
         unescape_nul(agent),
         owner,
+        Workspace(workspace, folder),
     )

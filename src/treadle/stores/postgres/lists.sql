@@ -1,12 +1,12 @@
 -- name: approval
 SELECT approval_id, run_id, session_id, agent_id, parent_run_id, call_id, tool, arguments, reason, pattern,
        requested_at, expires_at, coalesce(decision, CASE WHEN outcome IS NOT NULL THEN 'expired' END),
-       coalesce(name, ''), owner
+       coalesce(name, ''), owner, workspace, folder
 FROM approvals JOIN runs ON runs.id = run LEFT JOIN agents USING (agent_id) WHERE approval_id = $1;
 
 -- name: pending_approvals
 SELECT approval_id, run_id, session_id, agent_id, parent_run_id, call_id, tool, arguments, reason, pattern,
-       requested_at, expires_at, decision, coalesce(name, ''), owner
+       requested_at, expires_at, decision, coalesce(name, ''), owner, workspace, folder
 FROM approvals JOIN runs ON runs.id = run LEFT JOIN agents USING (agent_id)
 WHERE decision IS NULL AND outcome IS NULL AND ($1::TEXT IS NULL OR run_id = $1) ORDER BY requested_at;
 
@@ -37,7 +37,7 @@ FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs,
      LEFT JOIN agents ON agents.agent_id = one.agent_id
 WHERE ($1::TEXT IS NULL OR last < (SELECT max(id) FROM runs WHERE session_id = $1 AND ($5::TEXT IS NULL OR owner = $5)))
   AND ($2::TEXT[] IS NULL OR name = ANY($2)) AND ($6::BOOLEAN OR one.parent_run_id IS NULL)
-  AND ($7::TEXT IS NULL OR latest.workspace = $7)
+  AND ($7::TEXT[] IS NULL OR latest.workspace = ANY($7))
 ORDER BY last DESC LIMIT $3;
 
 -- name: rename_session
@@ -47,7 +47,7 @@ UPDATE runs SET title = $2 WHERE id = (SELECT min(id) FROM runs WHERE session_id
 UPDATE runs SET session_model = $2 WHERE id = (SELECT min(id) FROM runs WHERE session_id = $1);
 
 -- name: basics_of_session
-SELECT first.owner, coalesce(name, ''), first.session_model, latest.workspace, latest.folder
+SELECT first.owner, coalesce(name, ''), first.session_model, latest.workspace, latest.folder, latest.run_id
 FROM runs AS first LEFT JOIN agents USING (agent_id)
      JOIN runs AS latest ON latest.id = (SELECT max(id) FROM runs WHERE session_id = $1)
 WHERE first.session_id = $1 ORDER BY first.id LIMIT 1;

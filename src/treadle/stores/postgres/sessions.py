@@ -30,18 +30,18 @@ class PostgresSessions:
         owner: UserId | None = None,
         *,
         children: bool = True,
-        workspace: WorkspaceId | None = None,
+        workspaces: Sequence[WorkspaceId] | None = None,
     ) -> Sequence[SessionRecord]:
-        names = None if agents is None else list(agents)
-        found = await self._database.rows("sessions", before, names, limit, None, owner, children, workspace)
+        names, places = (None if given is None else list(given) for given in (agents, workspaces))
+        found = await self._database.rows("sessions", before, names, limit, None, owner, children, places)
         return [_to_record(row) for row in found]
 
     async def basics(self, session_id: SessionId) -> SessionBasics | None:
         found = await self._database.row("basics_of_session", session_id)
         if found is None:
             return None
-        owner, agent, model, workspace, folder = found
-        return SessionBasics(owner, unescape_nul(agent), model, Workspace(workspace, folder))
+        owner, agent, model, workspace, folder, latest = found
+        return SessionBasics(owner, unescape_nul(agent), model, Workspace(workspace, folder), latest)
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:
         found = await self._database.row("sessions", None, None, 1, session_id, None, True, None)

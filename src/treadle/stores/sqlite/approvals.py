@@ -6,6 +6,7 @@ from typing import Any
 from treadle.domain.envelope import Origin
 from treadle.domain.errors import UnknownApproval
 from treadle.domain.ids import ApprovalId, RunId
+from treadle.domain.workspaces import Workspace
 from treadle.ports.approvals import ApprovalRecord, Grant
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 from treadle.stores.sqlite.writer import SqliteWriter
@@ -39,5 +40,6 @@ class SqliteApprovals:
 
 
 def _to_record(row: Any) -> ApprovalRecord:
-    approval_id, run_id, session_id, agent_id, parent, *rest = row
-    return ApprovalRecord(approval_id, Origin(run_id, session_id, agent_id, parent), *rest)
+    approval_id, run_id, session_id, agent_id, parent, *rest, workspace, folder = row
+    origin = Origin(run_id, session_id, agent_id, parent)
+    return ApprovalRecord(approval_id, origin, *rest, workspace=Workspace(workspace, folder))

@@ -102,9 +102,9 @@ PROJECTIONS: dict[str, Callable[[SqliteDatabase, int, Draft], None]] = {
 
 def require_open_approval(db: SqliteDatabase, approval_id: ApprovalId, now: Instant) -> None:
     """Raise InvalidState unless the approval is undecided and has not expired."""
-    found = db.execute(SQL["approval"], (approval_id,)).fetchone()
+    found = db.execute(SQL["state_of_approval"], (approval_id,)).fetchone()
     if found is None:
         raise InvalidState(f"{approval_id} is no longer open.")
-    expires_at, decision, _, _ = found[-4:]
+    expires_at, decision = found
     if decision is not None or (expires_at is not None and expires_at <= now):
         raise InvalidState(f"{approval_id} is no longer open.")

@@ -31,13 +31,14 @@ class SqliteSessions:
         owner: UserId | None = None,
         *,
         children: bool = True,
-        workspace: WorkspaceId | None = None,
+        workspaces: Sequence[WorkspaceId] | None = None,
     ) -> Sequence[SessionRecord]:
         names = None if agents is None else msgspec.json.encode(agents).decode()
+        places = None if workspaces is None else msgspec.json.encode(workspaces).decode()
         if owner is None:
-            statement, wanted = SQL["sessions"], (before, names, limit, children, workspace)
+            statement, wanted = SQL["sessions"], (before, names, limit, children, places)
         else:
-            statement, wanted = SQL["sessions_of_owner"], (before, names, limit, children, owner, workspace)
+            statement, wanted = SQL["sessions_of_owner"], (before, names, limit, children, owner, places)
         found = await self._writer.read(lambda db: db.execute(statement, wanted).fetchall())
         return [_to_record(row) for row in found]
 
@@ -81,8 +82,8 @@ class SqliteSessions:
 
 
 def _to_basics(row: Any) -> SessionBasics:
-    owner, agent, model, workspace, folder = row
-    return SessionBasics(owner, agent, model, Workspace(workspace, folder))
+    owner, agent, model, workspace, folder, latest = row
+    return SessionBasics(owner, agent, model, Workspace(workspace, folder), latest)
 
 
 def _to_record(row: Any) -> SessionRecord:

@@ -10,7 +10,7 @@ RETURNING id;
 SELECT owner FROM runs WHERE session_id = ? ORDER BY id LIMIT 1;
 
 -- name: basics_of_session
-SELECT first.owner, coalesce(name, ''), first.session_model, latest.workspace, latest.folder
+SELECT first.owner, coalesce(name, ''), first.session_model, latest.workspace, latest.folder, latest.run_id
 FROM runs AS first LEFT JOIN agents USING (agent_id)
      JOIN runs AS latest ON latest.id = (SELECT max(id) FROM runs WHERE session_id = ?1)
 WHERE first.session_id = ?1 ORDER BY first.id LIMIT 1;
@@ -200,19 +200,26 @@ UPDATE approvals SET decision = ? WHERE approval_id = ? AND decision IS NULL;
 -- name: approval
 SELECT approval_id, run_id, session_id, agent_id, parent_run_id, call_id, tool, arguments, reason, pattern,
        requested_at, expires_at, coalesce(decision, iif(outcome IS NULL, NULL, 'expired')),
-       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner
+       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner,
+       workspace, folder
+FROM approvals JOIN runs ON runs.id = run WHERE approval_id = ?;
+
+-- name: state_of_approval
+SELECT expires_at, coalesce(decision, iif(outcome IS NULL, NULL, 'expired'))
 FROM approvals JOIN runs ON runs.id = run WHERE approval_id = ?;
 
 -- name: pending_approvals
 SELECT approval_id, run_id, session_id, agent_id, parent_run_id, call_id, tool, arguments, reason, pattern,
        requested_at, expires_at, decision,
-       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner
+       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner,
+       workspace, folder
 FROM approvals JOIN runs ON runs.id = run WHERE decision IS NULL AND outcome IS NULL ORDER BY requested_at;
 
 -- name: pending_approvals_of_run
 SELECT approval_id, run_id, session_id, agent_id, parent_run_id, call_id, tool, arguments, reason, pattern,
        requested_at, expires_at, decision,
-       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner
+       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner,
+       workspace, folder
 FROM approvals JOIN runs ON runs.id = run
 WHERE decision IS NULL AND outcome IS NULL AND run_id = ? ORDER BY requested_at;
 
@@ -252,7 +259,7 @@ WHERE (?1 IS NULL OR last < (SELECT max(id) FROM runs WHERE session_id = ?1))
   AND (?2 IS NULL OR (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.id = first)
                      IN (SELECT value FROM json_each(?2)))
   AND (?4 OR (SELECT parent_run_id FROM runs AS one WHERE one.id = first) IS NULL)
-  AND (?5 IS NULL OR (SELECT workspace FROM runs AS one WHERE one.id = last) = ?5)
+  AND (?5 IS NULL OR (SELECT workspace FROM runs AS one WHERE one.id = last) IN (SELECT value FROM json_each(?5)))
 ORDER BY last DESC LIMIT ?3;
 
 -- name: sessions_of_owner
@@ -274,7 +281,7 @@ WHERE (?1 IS NULL OR last < (SELECT max(id) FROM runs WHERE session_id = ?1 AND 
   AND (?2 IS NULL OR (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.id = first)
                      IN (SELECT value FROM json_each(?2)))
   AND (?4 OR (SELECT parent_run_id FROM runs AS one WHERE one.id = first) IS NULL)
-  AND (?6 IS NULL OR (SELECT workspace FROM runs AS one WHERE one.id = last) = ?6)
+  AND (?6 IS NULL OR (SELECT workspace FROM runs AS one WHERE one.id = last) IN (SELECT value FROM json_each(?6)))
 ORDER BY last DESC LIMIT ?3;
 
 -- name: session

@@ -60,7 +60,7 @@ from treadle.surfaces.acp.settings import (
 )
 from treadle.surfaces.acp.stdio import StdioTransport
 from treadle.system.clock import TimeOrderedIds
-from treadle.system.workspace_identity import identify_workspace
+from treadle.system.workspace_identity import find_workspace
 
 if TYPE_CHECKING:
     from treadle.surfaces.cli.home_link import HomeLink
@@ -282,8 +282,8 @@ class EditorAgent:
         link = await self._require_link()
         if cwd is not None and not Path(cwd).is_absolute():
             raise UsageError(f"cwd must be an absolute path, found `{cwd}`. Send the whole path of the folder.")
-        workspace = None if cwd is None else identify_workspace(cwd)
-        page = await link.call(sessions.LIST, sessions.ListSessions(cursor, PAGE, workspace=workspace))
+        here = None if cwd is None else find_workspace(cwd)
+        page = await link.call(sessions.LIST, sessions.make_list_request(here, cursor, PAGE))
         found = [
             SessionInfo(
                 session_id=view.session_id,

@@ -10,9 +10,10 @@ from acp.schema import AvailableCommand, AvailableCommandInput, McpServerStdio, 
 from treadle.config.home import Home
 from treadle.domain.errors import UsageError
 from treadle.domain.ids import SessionId
+from treadle.domain.workspaces import is_same_place
 from treadle.surfaces.acp.client import EditorClient
 from treadle.surfaces.acp.settings import SessionSettings, make_spec
-from treadle.surfaces.cli.session_folder import is_same_place
+from treadle.system.workspace_identity import find_workspace
 
 if TYPE_CHECKING:
     from treadle.surfaces.cli.home_link import HomeLink
@@ -111,7 +112,7 @@ async def refuse_other_workspace(link: "HomeLink", session_id: SessionId, folder
     from treadle.operations import sessions
 
     there = (await link.call(sessions.SHOW, sessions.ShowSession(session_id))).workspace
-    if there is not None and not is_same_place(there, folder):
+    if there is not None and not is_same_place(there, find_workspace(folder)):
         raise UsageError(
             f"The session {session_id} works in {there.folder}, not in {folder}. Open that folder, or move the "
             f"session here: `treadle chat --session {session_id} --here`."

@@ -11,6 +11,7 @@ from acp.schema import Cost, StopReason, UsageUpdate
 from pydantic import BaseModel
 
 from treadle.domain import events as e
+from treadle.domain.code_fences import find_open_fence
 from treadle.domain.commands import format_command
 from treadle.domain.envelope import Event
 from treadle.domain.excerpts import take_excerpt
@@ -99,6 +100,8 @@ class RunUpdates:
         self._reply = _Reply()
         self._calls: dict[str, _Call] = {}
         self._has_answered = False
+        self._answer = ""
+        """The text of the latest reply that was sent."""
 
     def apply(self, event: Event, *, is_own: bool = False) -> Iterator[Update]:
         """Yield the updates for one event. A message that this editor has sent is not repeated."""
@@ -152,13 +155,15 @@ class RunUpdates:
         reply.sent = len(reply.text)
         if news:
             self._has_answered = True
+            self._answer = reply.text
             yield TextPiece(ANSWER, self._message_id, news)
 
     def _discard_reply(self, reason: str = "") -> Iterator[Update]:
         """Mark text that was sent as void: an editor cannot remove it."""
         if self._reply.sent:
             why = f": {reason.rstrip('.')}" if reason else ""
-            yield TextPiece(ANSWER, self._message_id, f"\n\n*The reply was cut off{why}. It starts again.*\n\n")
+            text = self._end_code_block(f"\n\n*The reply was cut off{why}. It starts again.*\n\n")
+            yield TextPiece(ANSWER, self._message_id, text)
         self._reply = _Reply()
 
     def _end_reply(self, response: e.LlmResponse) -> Iterator[Update]:
@@ -204,8 +209,16 @@ class RunUpdates:
             case _:
                 yield from self._apply_call(data)
 
+    def _end_code_block(self, text: str) -> str:
+        """Return a text that follows the reply. If the reply left a code block open, the text begins with its end:
+        editors draw both as one message."""
+        fence, self._answer = find_open_fence(self._answer), ""
+        return text if fence is None else f"\n{fence.marks}\n\n{text}"
+
     def make_note(self, text: str, kind: str = ANSWER) -> TextPiece:
         """Return a message of Treadle itself."""
+        if kind == ANSWER:
+            text = self._end_code_block(text)
         return TextPiece(kind, f"{self.run_id}:note:{self.sequence}", text)
 
     def _show_message(self, message: Message) -> Iterator[Update]:

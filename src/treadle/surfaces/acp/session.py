@@ -38,6 +38,7 @@ from treadle.surfaces.acp.prompt_blocks import PromptParts
 from treadle.surfaces.acp.run_updates import PARKED, RunUpdates, TextPiece, Update, find_stop_reason
 from treadle.surfaces.cli.home_link import HomeLink
 from treadle.surfaces.cli.session_runs import find_next_run
+from treadle.system.workspace_identity import find_workspace
 
 ASKING = (
     e.RunWaiting, e.AgentWaiting, e.ApprovalRequested, e.ApprovalDecided, e.ApprovalExpired, e.ClarifyRequested,
@@ -179,9 +180,10 @@ class EditorSession:
             self._own[current.run_id] += 1
             try:
                 sent = tuple(map(_as_attachment, parts.attachments))
-                await self._link.call(STEER, SteerRun(current.run_id, parts.text, "steer", sent), key=key)
+                request = SteerRun(current.run_id, parts.text, "steer", sent, find_workspace(self.folder))
+                await self._link.call(STEER, request, key=key)
                 return current.run_id
-            except InvalidState:  # it has just ended
+            except InvalidState:  # it has just ended, or works in another folder
                 self._own[current.run_id] -= 1
             except BaseException:
                 self._own[current.run_id] -= 1

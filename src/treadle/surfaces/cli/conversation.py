@@ -28,7 +28,7 @@ from treadle.surfaces.cli.output import note
 from treadle.surfaces.cli.process import Stop
 from treadle.surfaces.cli.references import LAST, find_session
 from treadle.surfaces.cli.session_folder import FolderChoice, choose_folder, find_agent_folder, use_current_folder
-from treadle.system.workspace_identity import identify_workspace
+from treadle.system.workspace_identity import find_workspace
 
 PROMPT = ">"
 LEAVE = ("/exit", "/quit")
@@ -133,9 +133,9 @@ class RunConversation:
         if self._request.session is None and not self._request.continues:
             return None
         wanted = LAST if self._request.session is None else self._request.session
-        workspace = identify_workspace(find_agent_folder(agent))
+        here = find_workspace(find_agent_folder(agent))
         try:
-            found = await find_session(access.client, wanted, workspace, whole_title=True)
+            found = await find_session(access.client, wanted, here, whole_title=True)
         except UnknownSession:
             if wanted == LAST:
                 raise

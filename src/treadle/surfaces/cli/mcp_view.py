@@ -18,7 +18,7 @@ from treadle.surfaces.cli.terminal import reveal_line
 MAX_SCHEMA_CHARACTERS = 2000
 
 
-def describe_entry(entry: ServerEntry) -> Generator[str]:
+def describe_entry(entry: ServerEntry, *, is_pinned: bool = False) -> Generator[str]:
     """Yield the settings of a server that decide what runs and with which rights. Values of secrets are not in
     them."""
     settings = entry.settings
@@ -29,7 +29,7 @@ def describe_entry(entry: ServerEntry) -> Generator[str]:
             yield f"{name:<8} {reveal_line(key)}={reveal_line(value)}"
     if not settings.is_remote:
         yield f"network  {'yes' if settings.network else 'no'}"
-        yield f"files    {_describe_access(settings)}"
+        yield f"files    {_describe_access(settings, is_pinned=is_pinned)}"
         for name, folders in (("reads", settings.readable), ("writes", settings.writable)):
             if folders:
                 yield f"{name:<8} {reveal_line(', '.join(folders))}"
@@ -40,7 +40,7 @@ def describe_entry(entry: ServerEntry) -> Generator[str]:
 
 
 def describe_inspection(entry: ServerEntry, found: Inspection) -> Generator[str]:
-    yield from describe_entry(entry)
+    yield from describe_entry(entry, is_pinned=bool(found.contents))
     yield f"is       {reveal_line(found.title) or 'unnamed'}, protocol {reveal_line(found.protocol)}"
     yield f"answers  in {found.seconds:.1f} s with {format_count(len(found.tools), 'tool')}"
     if found.allows_write:
@@ -78,8 +78,8 @@ def describe_tool(server: str, tool: Mapping[str, Any], width: int, label: str =
         yield from quote_lines(msgspec.json.encode(others).decode()[:MAX_SCHEMA_CHARACTERS], width)
 
 
-def _describe_access(settings: McpServer) -> str:
-    access = find_access(settings)
+def _describe_access(settings: McpServer, *, is_pinned: bool) -> str:
+    access = find_access(settings, is_pinned=is_pinned)
     text = {
         "none": "it does not see the workspace",
         "read": "it reads the workspace",

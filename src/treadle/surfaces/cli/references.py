@@ -7,11 +7,11 @@ from treadle.bootstrap.callers import open_readonly_memory_caller
 from treadle.config.home import Home
 from treadle.domain.errors import UnknownApproval, UnknownRun, UnknownSession, UsageError
 from treadle.domain.ids import ApprovalId, RunId, SessionId
-from treadle.domain.workspaces import WorkspaceId
+from treadle.domain.workspaces import Workspace, is_same_place
 from treadle.operations import approvals, runs, sessions
 from treadle.operations.operation import Caller, list_items
 from treadle.operations.sessions import SessionView
-from treadle.system.workspace_identity import identify_workspace
+from treadle.system.workspace_identity import find_workspace
 
 LAST = "last"
 ID_DIGITS = 32
@@ -26,7 +26,7 @@ async def find_run(caller: Caller, reference: str) -> RunId:
     """Return the id of the run that a reference names. Raises UnknownRun or UsageError."""
     _refuse_empty(reference, "run")
     if reference == LAST:
-        session_id = await _find_latest_session(caller, identify_workspace(Path.cwd()))
+        session_id = await _find_latest_session(caller, find_workspace(Path.cwd()))
         if session_id is None:
             raise UnknownRun(await _explain_none_here(caller, "run"))
         return (await caller.call(runs.LIST, runs.ListRuns(session_id=session_id, limit=1))).items[0].run_id
@@ -42,13 +42,13 @@ async def find_run(caller: Caller, reference: str) -> RunId:
 
 
 async def find_session(
-    caller: Caller, reference: str, workspace: WorkspaceId | None = None, *, whole_title: bool = False
+    caller: Caller, reference: str, place: Workspace | None = None, *, whole_title: bool = False
 ) -> SessionId:
     """Return the id of the session that a reference names. Raises UnknownSession or UsageError. `last` and titles
-    mean a workspace, by default that of the current folder; a title that no session there has may be one of
-    another workspace. With `whole_title`, the beginning of a title is not enough."""
+    mean those of a folder, by default the current one; a title that no session there has may be one of another
+    folder. With `whole_title`, the beginning of a title is not enough."""
     _refuse_empty(reference, "session")
-    here = identify_workspace(Path.cwd()) if workspace is None else workspace
+    here = find_workspace(Path.cwd()) if place is None else place
     if reference == LAST:
         latest = await _find_latest_session(caller, here)
         if latest is None:
@@ -61,19 +61,19 @@ async def find_session(
         known = await list_items(caller, sessions.LIST, sessions.ListSessions(children=True), MAX_SESSIONS)
         wanted = reference.casefold()
         found = [each.session_id for each in known if prefix and each.session_id.startswith(prefix)]
-        found = found or _prefer_workspace([each for each in known if each.title.casefold() == wanted], here)
+        found = found or _prefer_place([each for each in known if each.title.casefold() == wanted], here)
         if not whole_title:
             found = found or [each.session_id for each in known if each.session_id.startswith(reference)]
             begun = [each for each in known if each.title.casefold().startswith(wanted)]
-            found = found or _prefer_workspace(begun, here)
+            found = found or _prefer_place(begun, here)
         if not found:
             raise
     return SessionId(find_only(reference, found, "sessions"))
 
 
-async def _find_latest_session(caller: Caller, workspace: WorkspaceId) -> SessionId | None:
-    """Return the session of a workspace with the latest run, or None if it has none."""
-    latest = (await caller.call(sessions.LIST, sessions.ListSessions(limit=1, workspace=workspace))).items
+async def _find_latest_session(caller: Caller, place: Workspace) -> SessionId | None:
+    """Return the session of a folder with the latest run, or None if it has none."""
+    latest = (await caller.call(sessions.LIST, sessions.make_list_request(place, limit=1))).items
     return latest[0].session_id if latest else None
 
 
@@ -91,9 +91,9 @@ async def _explain_none_here(caller: Caller, thing: str) -> str:
     )
 
 
-def _prefer_workspace(found: Sequence[SessionView], workspace: WorkspaceId) -> list[SessionId]:
-    """Return the sessions of a workspace if there are any, otherwise all that were found."""
-    own = [each for each in found if each.workspace is not None and each.workspace.id == workspace]
+def _prefer_place(found: Sequence[SessionView], place: Workspace) -> list[SessionId]:
+    """Return the sessions of a folder if there are any, otherwise all that were found."""
+    own = [each for each in found if each.workspace is not None and is_same_place(each.workspace, place)]
     return [each.session_id for each in own or found]
 
 
@@ -105,10 +105,9 @@ async def find_approval(caller: Caller, reference: str) -> ApprovalId:
         return ApprovalId(reference)
     pending = (await caller.call(approvals.LIST, approvals.ListApprovals())).items
     if reference == LAST:
-        here = identify_workspace(Path.cwd())
+        here = find_workspace(Path.cwd())
         for each in reversed(pending):
-            there = (await caller.call(sessions.SHOW, sessions.ShowSession(each.session_id))).workspace
-            if there is None or there.id == here:
+            if each.workspace is None or is_same_place(each.workspace, here):
                 return each.approval_id
         elsewhere = f" {len(pending)} are pending in other folders: `treadle approvals list`." if pending else ""
         raise UnknownApproval(f"No approvals are pending in the folder {Path.cwd()}.{elsewhere}")

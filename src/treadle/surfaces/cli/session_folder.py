@@ -6,16 +6,17 @@ from typing import Literal
 
 import msgspec
 
+from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UnknownSession, UsageError
 from treadle.domain.ids import SessionId
-from treadle.domain.workspaces import Workspace
-from treadle.operations import sessions
+from treadle.domain.workspaces import Workspace, is_same_place
+from treadle.operations import runs, sessions
 from treadle.operations.operation import Caller
 from treadle.surfaces.cli.line_input import Prompt
 from treadle.surfaces.cli.process import Stop
 from treadle.surfaces.cli.terminal import one_line
-from treadle.system.workspace_identity import identify_workspace
+from treadle.system.workspace_identity import find_workspace
 
 FolderChoice = Literal["here", "there"]
 """`here`: the session moves to the current folder. `there`: it continues in its own."""
@@ -49,6 +50,19 @@ def use_folder(agent: AgentSpec, folder: str) -> AgentSpec:
     return msgspec.structs.replace(agent, workspace=folder or str(Path.cwd()))
 
 
+def find_stored_agent(home: Home, name: str) -> AgentSpec:
+    """Return an agent of the home. One without a file, such as the default agent before it has a model, works in
+    the current folder."""
+    return home.agent(name) if name in home.agents() else AgentSpec(name)
+
+
+async def find_agent_of_session(caller: Caller, home: Home, session_id: SessionId, default: str) -> AgentSpec:
+    """Return the agent that continues a session: that of its latest run, or the default if it no longer exists."""
+    latest = (await caller.call(runs.LIST, runs.ListRuns(session_id=session_id, limit=1))).items
+    known = home.agents()
+    return find_stored_agent(home, latest[0].agent if latest and latest[0].agent in known else default)
+
+
 def find_agent_folder(agent: AgentSpec) -> str:
     """Return the folder in which an agent would work when it is called here."""
     return str(Path(use_current_folder(agent).workspace or ".").expanduser().absolute())
@@ -66,15 +80,8 @@ async def find_other_workspace(caller: Caller, session_id: SessionId, agent: Age
         there = (await caller.call(sessions.SHOW, sessions.ShowSession(session_id))).workspace
     except UnknownSession:
         return None
-    here = find_agent_folder(agent)
+    here = find_workspace(find_agent_folder(agent))
     return None if there is None or is_same_place(there, here) else there
-
-
-def is_same_place(workspace: Workspace, folder: str | Path) -> bool:
-    """Return whether a folder is part of a workspace, or was it before it became a repository."""
-    if workspace.id == identify_workspace(folder):
-        return True
-    return os.path.realpath(workspace.folder) == os.path.realpath(folder)
 
 
 async def choose_folder(

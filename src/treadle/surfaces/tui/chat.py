@@ -11,31 +11,23 @@ from treadle.domain.envelope import Event
 from treadle.domain.errors import ConfigError, InvalidState, StoreError, TreadleError, UsageError
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Image, Message, Text, user
-from treadle.operations import approvals, runs, sessions
+from treadle.operations import approvals, run_control, runs, sessions
 from treadle.operations.approval_service import Answer
 from treadle.operations.event_source import follow_without_resets
 from treadle.operations.forks import Fork
 from treadle.operations.local_admin import FORK, SUBMIT, ForkWhole, SubmitWhole
 from treadle.operations.operation import list_items
-from treadle.operations.run_control import (
-    ANSWER,
-    CANCEL,
-    INTERRUPT,
-    RESUME,
-    STEER,
-    AnswerQuestion,
-    SteerRun,
-    StopRun,
-)
+from treadle.operations.run_control import AnswerQuestion, SteerRun, StopRun
 from treadle.operations.runs import RunView
 from treadle.operations.submissions import Submission
 from treadle.surfaces.cli.conversation import find_agent
 from treadle.surfaces.cli.home_link import HomeLink, LinkState
-from treadle.surfaces.cli.session_folder import use_folder
+from treadle.surfaces.cli.session_folder import find_agent_folder, use_folder
 from treadle.surfaces.cli.session_runs import find_next_run
 from treadle.surfaces.tui.attachments import to_sent_attachment
 from treadle.surfaces.tui.chat_state import (
     ChatListener,
+    ForkSource,
     Pending,
     PendingApproval,
     PendingQuestion,
@@ -48,6 +40,7 @@ from treadle.surfaces.tui.run_events import RunReader
 from treadle.surfaces.tui.run_facts import RunFacts
 from treadle.surfaces.tui.session_pages import SessionPages
 from treadle.surfaces.tui.transcript import SessionTranscript
+from treadle.system.workspace_identity import find_workspace
 
 BY = "terminal"
 ASKING = (
@@ -108,7 +101,10 @@ class Chat:
 
     def spec(self) -> AgentSpec:
         """Return the agent as its file is now, with the chosen model. Raise UsageError if no model is set."""
-        return use_folder(find_agent(self.link.home, self.agent_name, self.model), self.folder)
+        return self._make_spec(self.folder)
+
+    def _make_spec(self, folder: str) -> AgentSpec:
+        return use_folder(find_agent(self.link.home, self.agent_name, self.model), folder)
 
     def has_model(self) -> bool:
         """Return whether a model is set for the agent. Raise ConfigError if its files cannot be read."""
@@ -308,13 +304,16 @@ class Chat:
     # ── What the user does ──
 
     async def send(self, text: str, parts: tuple[Text | Image, ...] = ()) -> None:
-        """Send a message: to the run that is in progress, or as a new run."""
+        """Send a message: to the run that is in progress, or as a new run. A run that works in another folder does
+        not get it."""
         async with self._order:
             if self.is_busy and not text.startswith("/"):
                 assert self.facts is not None
-                with suppress(InvalidState):  # it has just ended
-                    request = SteerRun(self.facts.run_id, text, "steer", tuple(map(to_sent_attachment, parts)))
-                    await self.link.call(STEER, request, key=self.link.make_key())
+                with suppress(InvalidState):  # it has just ended, or works in another folder
+                    sent = tuple(map(to_sent_attachment, parts))
+                    here = find_workspace(find_agent_folder(self.spec()))
+                    request = SteerRun(self.facts.run_id, text, "steer", sent, here)
+                    await self.link.call(run_control.STEER, request, key=self.link.make_key())
                     return
             await self._submit(user(text, *parts))
 
@@ -340,7 +339,7 @@ class Chat:
 
     async def unqueue(self, message: QueuedMessage) -> None:
         """Remove a message from the queue. Raise InvalidState if it has just started."""
-        await self.link.call(CANCEL, StopRun(message.run_id, "Removed from the queue by the user."))
+        await self.link.call(run_control.CANCEL, StopRun(message.run_id, "Removed from the queue by the user."))
         self.queued = [each for each in self.queued if each is not message]
         self._listener.show_state()
 
@@ -358,17 +357,17 @@ class Chat:
     async def interrupt(self) -> None:
         if self.facts is not None:
             with suppress(InvalidState):
-                await self.link.call(INTERRUPT, StopRun(self.facts.run_id, "Interrupted by the user."))
+                await self.link.call(run_control.INTERRUPT, StopRun(self.facts.run_id, "Interrupted by the user."))
 
     async def cancel(self) -> None:
         if self.facts is not None:
             with suppress(InvalidState):
-                await self.link.call(CANCEL, StopRun(self.facts.run_id, "asked for by the user"))
+                await self.link.call(run_control.CANCEL, StopRun(self.facts.run_id, "asked for by the user"))
 
     async def resume(self) -> None:
         if self.facts is not None:
             with suppress(InvalidState):
-                await self.link.call(RESUME, runs.OneRun(self.facts.run_id))
+                await self.link.call(run_control.RESUME, runs.OneRun(self.facts.run_id))
 
     async def decide(self, approval: PendingApproval, answer: Answer) -> None:
         """Decide an approval. Raise InvalidState if it was decided elsewhere, UsageError for wrong arguments."""
@@ -376,17 +375,21 @@ class Chat:
         await self.refresh_pending()
 
     async def answer(self, question: PendingQuestion, text: str) -> None:
-        await self.link.call(ANSWER, AnswerQuestion(question.run_id, question.question.call_id, text, BY))
+        await self.link.call(
+            run_control.ANSWER, AnswerQuestion(question.run_id, question.question.call_id, text, BY)
+        )
         await self.refresh_pending()
 
-    async def fork(self, run_id: RunId, message: str) -> None:
+    async def fork(self, source: ForkSource, message: str) -> None:
         """Continue from before a message of an earlier run, with another message, in a new session."""
         if not message.strip():
             raise UsageError("The message is empty. Write one to fork with.")
         async with self._order:
-            fork = Fork(run_id, 1, message=message, agent=self.spec(), asker="terminal")
+            agent = self._make_spec(source.folder)
+            fork = Fork(source.run_id, 1, message=message, agent=agent, asker="terminal")
             ticket = await self.link.call(FORK, ForkWhole(fork), key=self.link.make_key())
             await self._open_session(ticket.session_id)
+            self.folder = source.folder
 
     async def close(self) -> None:
         await self._stop_following()

@@ -42,6 +42,15 @@ Pending = PendingQuestion | PendingApproval
 
 
 @dataclass(frozen=True, slots=True)
+class ForkSource:
+    """The run whose message a fork replaces, and where the fork works."""
+
+    run_id: RunId
+    folder: str
+    """Empty: the current folder."""
+
+
+@dataclass(frozen=True, slots=True)
 class QueuedMessage:
     """A message that waits for the end of the run."""
 

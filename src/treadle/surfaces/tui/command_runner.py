@@ -11,6 +11,7 @@ from treadle.operations import runs, sessions
 from treadle.surfaces.cli.output import short_id
 from treadle.surfaces.cli.terminal import inert
 from treadle.surfaces.tui import texts
+from treadle.surfaces.tui.chat_state import ForkSource
 from treadle.surfaces.tui.commands import Slash
 from treadle.surfaces.tui.controlled_app import ControlledApp
 from treadle.surfaces.tui.item_view import find_diff, format_count
@@ -50,7 +51,7 @@ class CommandRunner:
             case "/agent":
                 await self.choose_agent(argument)
             case "/fork":
-                await self.choose_fork(app.chat.session_id)
+                await self.choose_fork(app.chat.session_id, app.chat.folder)
             case "/rename":
                 app.flash(await self.sessions.rename(self._session(), argument))
             case "/diff":
@@ -116,8 +117,9 @@ class CommandRunner:
     async def _pick(self, screen: "PickerScreen") -> "Picked | None":
         return await self._app.ask(screen)
 
-    async def choose_fork(self, session_id: SessionId | None) -> None:
-        """Let the user choose a message of a session to fork from, and change it in the prompt."""
+    async def choose_fork(self, session_id: SessionId | None, folder: str) -> None:
+        """Let the user choose a message of a session to fork from, and change it in the prompt. The fork works in a
+        folder, or in the current one if it is empty."""
         from treadle.surfaces.tui.picker_screen import PickerRow, PickerScreen
 
         app = self._app
@@ -137,7 +139,7 @@ class CommandRunner:
         if picked is None:
             return
         item = said[int(picked.key)]
-        app.input.forked_run = item.run_id
+        app.input.fork_source = None if item.run_id is None else ForkSource(RunId(item.run_id), folder)
         app.input.enter("fork", item.text)
 
     # ── Models and agents ──

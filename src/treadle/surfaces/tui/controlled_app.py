@@ -9,11 +9,11 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Static
 
-from treadle.domain.ids import RunId
 from treadle.surfaces.cli.home_link import HomeLink
 from treadle.surfaces.markdown.palette import Palette
 from treadle.surfaces.tui.approval_panel import ApprovalPanel
 from treadle.surfaces.tui.chat import Chat
+from treadle.surfaces.tui.chat_state import ForkSource
 from treadle.surfaces.tui.commands import Slash
 from treadle.surfaces.tui.leaving import Leaving
 from treadle.surfaces.tui.message_history import MessageHistory
@@ -40,7 +40,7 @@ class DisplayControl(Protocol):
 class PromptControl(Protocol):
     """What `PromptController` does for the others."""
 
-    forked_run: RunId | None
+    fork_source: ForkSource | None
 
     def enter(self, mode: Mode, text: str = "") -> None: ...
 

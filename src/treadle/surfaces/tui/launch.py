@@ -15,12 +15,11 @@ from treadle.bootstrap.stores import ONLY_OWN
 from treadle.config.home import Home
 from treadle.domain.errors import UnknownSession, UsageError
 from treadle.domain.ids import SessionId
-from treadle.operations import sessions
 from treadle.surfaces.cli.connection import current_home
 from treadle.surfaces.cli.home_link import HomeLink
 from treadle.surfaces.cli.output import note
 from treadle.surfaces.cli.references import LAST, find_session
-from treadle.surfaces.cli.session_folder import FolderChoice, choose_folder
+from treadle.surfaces.cli.session_folder import FolderChoice, choose_folder, find_agent_of_session
 from treadle.surfaces.cli.terminal import columns
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.leaving import Leaving
@@ -116,11 +115,7 @@ async def _find_session(link: HomeLink, options: ChatOptions) -> SessionId | Non
 
 async def _choose_folder(link: HomeLink, session: SessionId, options: ChatOptions) -> str:
     """Return the folder in which a session continues; empty: the current one."""
-    detail = await link.call(sessions.SHOW, sessions.ShowSession(session))
-    name = detail.agent if detail.agent in link.home.agents() else options.agent
-    if name not in link.home.agents():
-        return ""  # the default agent, before it has a model: it asks for one first
-    agent = link.home.agent(name)
+    agent = await find_agent_of_session(link, link.home, session, options.agent)
     chosen = await choose_folder(link, session, agent, options.folder)
     return "" if chosen.workspace is None or agent.workspace is not None else chosen.workspace
 

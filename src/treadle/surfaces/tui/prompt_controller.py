@@ -5,9 +5,9 @@ import asyncio
 from textual.app import SuspendNotSupported
 
 from treadle.domain.errors import UsageError
-from treadle.domain.ids import RunId
 from treadle.surfaces.cli.editor import open_editor, write_copy
 from treadle.surfaces.tui import texts
+from treadle.surfaces.tui.chat_state import ForkSource
 from treadle.surfaces.tui.commands import suggest_commands
 from treadle.surfaces.tui.controlled_app import ControlledApp
 from treadle.surfaces.tui.ignore_files import list_files
@@ -29,7 +29,7 @@ class PromptController:
         self._listing: asyncio.Task[None] | None = None
         self._closed_for: str | None = None
         """The text for which the user has closed the suggestions."""
-        self.forked_run: RunId | None = None
+        self.fork_source: ForkSource | None = None
 
     # ── Modes ──
 
@@ -158,9 +158,8 @@ class PromptController:
             case "note" | "edit" | "answer":
                 await app.review.submit(prompt.mode, text)
             case "fork":
-                run_id = self.forked_run
-                if run_id is not None:
-                    await app.chat.fork(run_id, text)
+                if self.fork_source is not None:
+                    await app.chat.fork(self.fork_source, text)
                     self._draft = ""
                     self.leave()
                     app.flash(texts.FORKED_TO)

@@ -1,18 +1,25 @@
 """The list of sessions: open, fork, rename and delete them."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
+from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import TreadleError, UsageError
 from treadle.domain.ids import SessionId
 from treadle.operations import sessions
 from treadle.operations.operation import list_items
 from treadle.surfaces.cli.output import when
-from treadle.surfaces.cli.session_folder import find_agent_folder, find_other_workspace, has_folder
+from treadle.surfaces.cli.session_folder import (
+    find_agent_folder,
+    find_agent_of_session,
+    find_other_workspace,
+    find_stored_agent,
+    has_folder,
+)
 from treadle.surfaces.cli.terminal import one_line
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.controlled_app import ControlledApp
-from treadle.system.workspace_identity import identify_workspace
+from treadle.system.workspace_identity import find_workspace
 
 if TYPE_CHECKING:
     from treadle.surfaces.tui.picker_screen import Picked, PickerRow
@@ -23,7 +30,7 @@ MAX_LISTED_SESSIONS = 500
 class SessionPicker:
     """Shows the sessions of the current workspace, and those of all folders on request."""
 
-    def __init__(self, app: ControlledApp, fork: Callable[[SessionId], Awaitable[None]]) -> None:
+    def __init__(self, app: ControlledApp, fork: Callable[[SessionId, str], Awaitable[None]]) -> None:
         self._app = app
         self._fork = fork
         self.lists_all = False
@@ -52,13 +59,10 @@ class SessionPicker:
                 return
             session_id, query = SessionId(picked.key), picked.query
             match picked.action:
-                case "open":
-                    if await self._open(session_id):
+                case "open" | "fork":
+                    if await self._continue(session_id, picked.action):
                         return
                     notice, highlighted = texts.NOT_OPENED, picked.key
-                case "fork":
-                    await self._fork(session_id)
-                    return
                 case "all":
                     self.lists_all, notice, highlighted = not self.lists_all, "", picked.key
                 case "rename" | "delete":
@@ -66,8 +70,8 @@ class SessionPicker:
 
     async def list_rows(self) -> "list[PickerRow]":
         """Return the rows of the list."""
-        workspace = None if self.lists_all else identify_workspace(self._app.folder)
-        wanted = sessions.ListSessions(workspace=workspace)
+        here = None if self.lists_all else find_workspace(self._app.folder)
+        wanted = sessions.make_list_request(here)
         found = await list_items(self._app.link, sessions.LIST, wanted, MAX_LISTED_SESSIONS)
         return [_make_row(each, shows_folder=self.lists_all) for each in found]
 
@@ -80,28 +84,41 @@ class SessionPicker:
             self._app.chat.title = view.title
         return texts.RENAMED.format(title=view.title)
 
-    async def _open(self, session_id: SessionId) -> bool:
-        """Open a session. If it works in another folder, ask where it continues; return False if the user
+    async def _continue(self, session_id: SessionId, action: Literal["open", "fork"]) -> bool:
+        """Open or fork a session. If it works in another folder, ask where it continues; return False if the user
+        cancels."""
+        app = self._app
+        if action == "open":
+            agent = await find_agent_of_session(app.link, app.link.home, session_id, app.chat.agent_name)
+        else:
+            agent = find_stored_agent(app.link.home, app.chat.agent_name)
+        folder = await self._choose_folder(session_id, agent)
+        if folder is None:
+            return False
+        if action == "fork":
+            await self._fork(session_id, folder)
+        else:
+            await app.chat.open_session(session_id, folder=folder)
+            app.view.follow_end()
+        return True
+
+    async def _choose_folder(self, session_id: SessionId, agent: AgentSpec) -> str | None:
+        """Return the folder in which an agent continues a session; empty: the current one. Return None if the user
         cancels."""
         from treadle.surfaces.tui.choice_screen import ChoiceScreen
 
-        app, folder = self._app, ""
-        detail = await app.link.call(sessions.SHOW, sessions.ShowSession(session_id))
-        if detail.agent in app.link.home.agents():
-            agent = app.link.home.agent(detail.agent)
-            there = await find_other_workspace(app.link, session_id, agent)
-            if there is not None:
-                choices = [("h", "here", texts.WORK_HERE.format(folder=one_line(find_agent_folder(agent))))]
-                if agent.workspace is None and has_folder(there):
-                    choices.append(("t", "there", texts.WORK_THERE.format(folder=one_line(there.folder))))
-                title = texts.OTHER_FOLDER.format(folder=one_line(there.folder))
-                chosen = await app.ask(ChoiceScreen(app.palette, title, choices))
-                if chosen is None:
-                    return False
-                folder = there.folder if chosen == "there" else ""
-        await app.chat.open_session(session_id, folder=folder)
-        app.view.follow_end()
-        return True
+        app = self._app
+        there = await find_other_workspace(app.link, session_id, agent)
+        if there is None:
+            return ""
+        choices = [("h", "here", texts.WORK_HERE.format(folder=one_line(find_agent_folder(agent))))]
+        if agent.workspace is None and has_folder(there):
+            choices.append(("t", "there", texts.WORK_THERE.format(folder=one_line(there.folder))))
+        title = texts.OTHER_FOLDER.format(folder=one_line(there.folder))
+        chosen = await app.ask(ChoiceScreen(app.palette, title, choices))
+        if chosen is None:
+            return None
+        return there.folder if chosen == "there" else ""
 
     async def _change(self, session_id: SessionId, picked: "Picked") -> str:
         """Rename or delete a session. Return what to tell the user in the list, which opens again."""

@@ -45,9 +45,10 @@ async def a_session_has_the_workspace_of_its_latest_run(harness: FullStoreHarnes
         await _submit(desk, ONE, "ses_c")
         await _submit(desk, OTHER, "ses_c")
         for workspace, expected in ((ONE, ["ses_a"]), (OTHER, ["ses_c", "ses_b"]), ("/nowhere", [])):
-            found = await desk.kept.sessions.newest(workspace=workspace)
+            found = await desk.kept.sessions.newest(workspaces=[workspace])
             assert [each.session_id for each in found] == expected
             assert all(each.workspace == Workspace(workspace, f"{workspace}/folder") for each in found)
+        assert len(await desk.kept.sessions.newest(workspaces=[OTHER, "/nowhere", ONE])) == 3
         found = await desk.kept.sessions.basics(desk.origin("ses_c").session_id)
         assert found is not None
         assert found.workspace.id == OTHER

@@ -178,7 +178,8 @@ async def show_server(name: Name, agent: OfAgent = "", json: Json = False) -> in
         shown = msgspec.to_builtins(make_server_view(entry))
         print_json({**shown, "settings": settings, "raw_tools": list(entry.tools)})
         return 0
-    for line in describe_entry(entry):
+    is_pinned = entry.pin is not None and bool(entry.pin.contents)
+    for line in describe_entry(entry, is_pinned=is_pinned):
         print(line)
     print(f"state    {describe_state(entry)}")
     for tool in entry.tools:

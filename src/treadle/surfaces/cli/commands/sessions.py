@@ -30,7 +30,7 @@ from treadle.surfaces.cli.references import find_session
 from treadle.surfaces.cli.run_view import read_messages, state_of
 from treadle.surfaces.cli.shared_options import Json, Limit, SessionArgument, Yes
 from treadle.surfaces.cli.terminal import one_line
-from treadle.system.workspace_identity import identify_workspace
+from treadle.system.workspace_identity import find_workspace
 
 group = Group("sessions")
 ELSEWHERE = "No session has used the folder {folder} yet. Those of other folders: treadle sessions list --all"
@@ -43,9 +43,8 @@ async def list_sessions(
     limit: Limit = 20, everywhere: Everywhere = False, children: Children = False, json: Json = False
 ) -> int:
     """List the sessions of the current workspace, latest first."""
-    wanted = sessions.ListSessions(
-        children=children, workspace=None if everywhere else identify_workspace(Path.cwd())
-    )
+    here = None if everywhere else find_workspace(Path.cwd())
+    wanted = sessions.make_list_request(here, children=children)
     async with open_readonly_caller() as caller:
         views = await list_items(caller, sessions.LIST, wanted, limit)
         others = [] if views or everywhere else await list_items(caller, sessions.LIST, sessions.ListSessions(), 1)

@@ -94,7 +94,7 @@ async def show_response(
 async def cancel_response(response: FromPath[str], request: ApiRequest) -> ResponseObject:
     """Cancel a response. A response that has ended stays as it is."""
     record, service = await _find_run(response, request), get_services(request).service
-    run_id = record.origin.run_id
+    run_id = (await get_context(request).addressed_run(record.origin.run_id)).origin.run_id
     with suppress(InvalidState, TimeoutError):
         await service.cancel(run_id, "asked for by the client")
         async with asyncio.timeout(CANCEL_WAIT_SECONDS):

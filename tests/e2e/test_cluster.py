@@ -1,11 +1,12 @@
-"""Workers and a server on one PostgreSQL, in real processes that are killed with -9 while they work: a small
-sitting of `python -m bench.chaos`, with leases that are short."""
+"""Workers and servers on one PostgreSQL, in real processes that are killed with -9 while they work: small versions
+of `python -m bench.chaos`, with short leases, and of `python -m bench.channels`."""
 
 import asyncio
 import random
 import sys
 from pathlib import Path
 
+from bench.channels import find_faults, measure
 from bench.chaos import checks, model
 from bench.chaos.clients import Clients, open_clients
 from bench.chaos.cluster import Cluster, open_cluster
@@ -83,3 +84,13 @@ def test_runs_of_killed_processes_are_taken_over_with_nothing_lost_or_repeated(
     assert rows["runs acknowledged"] == str(RUNS + SECOND)
     assert int(rows["runs in the database, with children"]) > RUNS + SECOND
     assert int(rows["approvals decided"]) > 0
+
+
+def test_two_servers_that_are_killed_answer_every_message_once_and_in_order(
+    testrun_uid: str, tmp_path: Path
+) -> None:
+    platforms = ("matrix", "email")
+    with shared(testrun_uid).one() as url:
+        found = asyncio.run(measure(4, 2, 3, 1, tmp_path, True, platforms, url, servers=2))
+    assert find_faults(found, platforms) == [], found
+    assert all(found[f"{name} answered"] + found[f"{name} reported"] == 6 for name in platforms), found
