@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from time import perf_counter
+from time import thread_time
 
 import msgspec
 
@@ -49,17 +49,17 @@ def read_reply(mode: str, body: bytes, asked: ModelRequest | None = None) -> Rea
     shown: list[Delta] = []
     seconds = longest = 0.0
     for at in range(0, len(body) + READ_BYTES, READ_BYTES):
-        began = perf_counter()
+        began = thread_time()
         piece = body[at : at + READ_BYTES]
         assert not reply.feed(parser.feed(piece) if piece else parser.end())
         reply.show_new(shown.append)
-        spent = perf_counter() - began
+        spent = thread_time() - began
         seconds, longest = seconds + spent, max(longest, spent)
         if reply.done:
             break
-    began = perf_counter()
+    began = thread_time()
     whole = reply.finish(1000)
-    spent = perf_counter() - began
+    spent = thread_time() - began
     return Reading(whole, shown, seconds + spent, max(longest, spent))
 
 

@@ -34,8 +34,9 @@ def test_calls_beyond_the_limit_are_counted_and_not_stored(name: str) -> None:
 @pytest.mark.parametrize("name", FLOODS)
 def test_ten_times_the_calls_cost_about_ten_times_as_much(name: str) -> None:
     mode, make = FLOODS[name]
-    few = min(read_reply(mode, make(2000)).seconds for _ in range(3))
-    assert read_reply(mode, make(20_000)).seconds < 40 * few
+    few = max(min(read_reply(mode, make(2000)).seconds for _ in range(3)), 0.001)
+    many = min(read_reply(mode, make(20_000)).seconds for _ in range(3))
+    assert many < 60 * few, "CPU time; it would be 100 times as much if each call cost as much as all before it"
 
 
 @pytest.mark.parametrize("index", [0, None])

@@ -9,7 +9,7 @@ import msgspec
 from treadle.domain.limits import MAX_CALL_NAME_CHARACTERS, MAX_REPORTED_TOKENS
 from treadle.domain.messages import Part, Text, Thinking, ToolUse, make_sendable
 from treadle.domain.runs import Usage
-from treadle.ports.model import Completed, Failed, Model, ModelRequest, Show
+from treadle.ports.model import Completed, Failed, Model, ModelRequest, RecordedReply, Show
 from treadle.ports.vault import Redactor
 
 logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ async def request_reply(client: Model, request: ModelRequest, show: Show, redact
             raise  # the caller was cancelled
         return _make_failure(error, request, redactor)
     if isinstance(end, Completed):
-        end = limit_reply(end, request.max_calls)
+        end = end if isinstance(end, RecordedReply) else limit_reply(end, request.max_calls)
         for part in end.parts:
             if not _is_plain(part):
                 return _drop_unsafe_calls(msgspec.structs.replace(end, parts=tuple(map(_make_sendable, end.parts))))

@@ -105,6 +105,10 @@ class Completed(Struct, frozen=True):
     """Number of calls left out because they exceed `ModelRequest.max_calls`."""
 
 
+class RecordedReply(Completed, frozen=True):
+    """A reply from a journal. It was limited when it was recorded, perhaps by other limits, and is not changed."""
+
+
 class Failed(Struct, frozen=True):
     """The model gave no usable reply. This includes a stream that stops without its end marker or inside of
     arguments."""
