@@ -8,12 +8,14 @@ from collections.abc import Callable, Generator, KeysView, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from treadle.domain.envelope import Draft, Event, Origin, make_draft
 from treadle.domain.errors import StoreError
 from treadle.domain.events import EventData, RunEnd, StreamReset, Token
 from treadle.domain.ids import Instant, RunId
-from treadle.engine.subscription import MAX_BACKLOG_EVENTS, MemoryAccount, Pace, Subscription
+from treadle.engine.shared_events import SharedEvent, SharedEvents, make_shared
+from treadle.engine.subscription import MAX_BACKLOG_EVENTS, UNCOUNTED, MemoryAccount, Pace, Subscription
 from treadle.ports.clock import Clock, Ids
 
 logger = logging.getLogger(__name__)
@@ -86,12 +88,15 @@ class EventHub:
         self._ends: dict[RunId, list[asyncio.Future[EndedRun]]] = {}
         self._error: StoreError | None = None
         self._pace = Pace()
+        self.shared = SharedEvents()
         self._unfinished: set[RunId] = set()
         """Runs that were submitted here and have not ended."""
         self._owners: dict[RunId, Callable[[], None]] = {}
         self._positions: dict[RunId, int] = {}
         """Sequence of the last event that this process committed to each run that it owns."""
         self._live_texts: dict[RunId, LiveText] = {}
+        self._text_events: WeakValueDictionary[RunId, SharedEvent] = WeakValueDictionary()
+        """The live text of each run as it was sent last to readers that joined late, if one of them holds it."""
         self.observers: list[Observer] = []
         self.handover_observers: list[Callable[[RunId], None]] = []
         """Called for runs that another process has claimed, whose further commits are not observed here."""
@@ -118,7 +123,9 @@ class EventHub:
         readers = self._readers.get(run_id)
         if readers and drafts:
             events = [
-                Event(made.event_id, made.timestamp, origin, sequence, made.type, made.data, made.raw)
+                self.shared.share(
+                    Event(made.event_id, made.timestamp, origin, sequence, made.type, made.data, made.raw)
+                )
                 for sequence, made in enumerate(drafts, first)
             ]
             for reader in tuple(readers):
@@ -228,7 +235,7 @@ class EventHub:
         live_text = self._live_texts.get(run_id) if run_id in self._owners else None
         if live_text is None or not (token := live_text.make_token()).text:
             return None
-        return self.make_event(live_text.origin, token.request, token)
+        return self.make_text_event(live_text.origin, token)
 
     # ── For workers ──
 
@@ -280,7 +287,7 @@ class EventHub:
         run_id: RunId,
         backlog: int = MAX_BACKLOG_EVENTS,
         gather_seconds: float = 0.0,
-        memory: MemoryAccount | None = None,
+        memory: MemoryAccount = UNCOUNTED,
     ) -> Subscription:
         """Return a new reader of a run.
 
@@ -340,6 +347,14 @@ class EventHub:
     def live_text(self, run_id: RunId) -> Token | None:
         live_text = self._live_texts.get(run_id)
         return None if live_text is None else live_text.make_token()
+
+    def make_text_event(self, origin: Origin, text: Token) -> Event:
+        """Return the live text of a run as one event, which readers that join at the same time share."""
+        shared = self._text_events.get(origin.run_id)
+        if shared is None or shared.data != text:
+            event = self.make_event(origin, text.request, text)
+            self._text_events[origin.run_id] = shared = make_shared(event)
+        return shared
 
     def make_event(self, origin: Origin, sequence: int, data: EventData) -> Event:
         """Return a live event with a new ID."""

@@ -151,7 +151,9 @@ class Attempt:
 
     def make_token(self) -> Token:
         """Return the text so far, for a reader that joins late."""
-        return Token(self._sequence, self._number, 0, "".join(self._text))
+        text = "".join(self._text)
+        self._text = [text] if text else []  # readers that join at the same time share it
+        return Token(self._sequence, self._number, 0, text)
 
     def make_events(self) -> tuple[EventData, ...]:
         """Return the events that record how the attempt ended."""

@@ -11,8 +11,6 @@ from treadle.domain.events import RunEnd
 
 MAX_BACKLOG_EVENTS = 10_000
 """Number of events that a reader may be behind before it is cut off."""
-EVENT_BYTES = 400
-"""Memory of an event besides its data."""
 BUSY_DELAY_SECONDS = 0.004
 """Average delay in waking readers above which the process counts as overloaded."""
 PAUSE_FACTOR, MAX_PAUSE_SECONDS = 32.0, 0.25
@@ -30,9 +28,27 @@ if readers that are woken together wait for each other."""
 class MemoryAccount(Protocol):
     """Counts the memory that a reader holds."""
 
-    def hold(self, size: int) -> None:
-        """Hold this many more bytes, or fewer if the number is negative."""
+    def hold_events(self, events: Sequence[Event]) -> None:
+        """Count events that the reader holds from now on."""
         ...
+
+    def release_events(self, events: Sequence[Event]) -> None:
+        """Count them no more."""
+        ...
+
+
+class _Uncounted:
+    """Counts nothing."""
+
+    def hold_events(self, events: Sequence[Event]) -> None:
+        pass
+
+    def release_events(self, events: Sequence[Event]) -> None:
+        pass
+
+
+UNCOUNTED: MemoryAccount = _Uncounted()
+"""The account of readers within the process, which keep up with it."""
 
 
 class Pace:
@@ -84,11 +100,11 @@ class Subscription:
         pace: Pace,
         backlog: int,
         gather_seconds: float,
-        memory: MemoryAccount | None = None,
+        memory: MemoryAccount = UNCOUNTED,
     ) -> None:
         self._memory = memory
-        self._queued_bytes = 0
-        self._taken_bytes = 0
+        self._taken: Sequence[Event] = ()
+        """Events that the reader is processing."""
         self.last = 0
         """Sequence of the last durable event that the reader has or was offered. It reads missing earlier ones
         itself."""
@@ -114,12 +130,8 @@ class Subscription:
 
     def __exit__(self, *_: object) -> None:
         self._leave(self)
-        self._hold(-self._queued_bytes - self._taken_bytes)
-        self._queued_bytes = self._taken_bytes = 0
-
-    def _hold(self, size: int) -> None:
-        if self._memory is not None and size:
-            self._memory.hold(size)
+        self._memory.release_events([*self._taken, *self._events])
+        self._taken, self._events = (), []
 
     def offer(self, events: Sequence[Event]) -> None:
         """Give the reader durable events, in order."""
@@ -147,13 +159,11 @@ class Subscription:
             return
         if len(self._events) + len(events) > self._backlog:
             self._is_cut_off = True
-            self._events.clear()
-            size = -self._queued_bytes
-        else:
-            self._events += events
-            size = sum([len(event.raw) + EVENT_BYTES for event in events]) if self._memory is not None else 0
-        self._queued_bytes += size
-        self._hold(size)
+            dropped, self._events = self._events, []
+            self._memory.release_events(dropped)
+            return
+        self._events += events
+        self._memory.hold_events(events)
 
     def _schedule(self, now: float, seconds: float) -> None:
         """Wake the reader after some seconds. A reader that is woken less often gets more at a time."""
@@ -175,17 +185,16 @@ class Subscription:
 
     async def take(self) -> Sequence[Event] | None:
         """Return all events so far, as soon as there are any, or None if the reader was cut off."""
-        self._hold(-self._taken_bytes)
-        self._taken_bytes = 0
+        self._memory.release_events(self._taken)
+        self._taken = ()
         while not self._events:
             if self._error is not None:
                 raise self._error
             if self._is_cut_off:
                 return None
             await self._wait()
-        events, self._events = self._events, []
-        self._taken_bytes, self._queued_bytes = self._queued_bytes, 0
-        return events
+        self._taken, self._events = self._events, []
+        return self._taken
 
     async def _wait(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()

@@ -1,11 +1,19 @@
 """The memory of all stream readers of a listener, bounded together.
 
-A reader holds what it has not read: its queue, and what is being sent to it. When all of them together hold too
-much, those that hold most are disconnected, and they continue after the last event that they received."""
+A reader holds what it has not received: the events that wait for it, and what is being sent to it. An event that
+several readers hold is stored once and counts once. When all readers together hold too much, those that hold most
+are disconnected, and they continue after the last event that they received."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from treadle.domain.envelope import Event
 from treadle.domain.limits import DEFAULT_STREAM_MEMORY_BYTES
+from treadle.engine.shared_events import LARGE_EVENT_BYTES
+
+EVENT_BYTES = 400
+"""Memory of an event besides its data."""
+COPIES = 2
+"""An event has its data twice: decoded, and as the bytes that are sent."""
 
 
 class ReaderMemory:
@@ -16,7 +24,9 @@ class ReaderMemory:
         self.disconnect: Callable[[], None] = _do_nothing
         """Ends the stream. It must not block."""
         self.held = 0
-        """Bytes."""
+        """Bytes, including those that other readers hold too."""
+        self.large: list[Event] = []
+        """The large events among them."""
         self.is_open = True
 
     def hold(self, size: int) -> None:
@@ -24,6 +34,33 @@ class ReaderMemory:
         if self.is_open:
             self.held += size
             self._total.add(self, size)
+
+    def hold_events(self, events: Sequence[Event]) -> None:
+        """Hold events. A large event that another reader holds costs nothing more."""
+        if not self.is_open:
+            return
+        alone = 0
+        for event in events:
+            size = _measure(event)
+            self.held += size
+            if len(event.raw) >= LARGE_EVENT_BYTES:
+                self.large.append(event)
+                size = self._total.share(event, size)
+            alone += size
+        self._total.add(self, alone)
+
+    def release_events(self, events: Sequence[Event]) -> None:
+        if not self.is_open:
+            return
+        alone = 0
+        for event in events:
+            size = _measure(event)
+            self.held -= size
+            if len(event.raw) >= LARGE_EVENT_BYTES:
+                del self.large[next(at for at, held in enumerate(self.large) if held is event)]
+                size = self._total.unshare(event, size)
+            alone += size
+        self._total.add(self, -alone)
 
     def close(self) -> None:
         """Forget the reader and what it still holds."""
@@ -36,14 +73,34 @@ class StreamMemory:
     def __init__(self, limit: int = DEFAULT_STREAM_MEMORY_BYTES) -> None:
         self._limit = limit
         self._readers: set[ReaderMemory] = set()
+        self._holders: dict[int, int] = {}
+        """How often each large event is held, by its identity."""
         self.held = 0
+        """Bytes."""
         self.disconnected = 0
         """Number of readers that were disconnected because all of them held too much."""
+
+    def share(self, event: Event, size: int) -> int:
+        """Note that a large event is held once more. Return its size if it was not held before, and 0 otherwise."""
+        holders = self._holders.get(id(event), 0)
+        self._holders[id(event)] = holders + 1
+        return 0 if holders else size
+
+    def unshare(self, event: Event, size: int) -> int:
+        """Note that a large event is held once less. Return its size if it is held no more, and 0 otherwise."""
+        holders = self._holders.pop(id(event)) - 1
+        if not holders:
+            return size
+        self._holders[id(event)] = holders
+        return 0
 
     def remove(self, reader: ReaderMemory) -> None:
         self._readers.discard(reader)
         self.held -= reader.held
-        reader.held, reader.is_open = 0, False
+        for event in reader.large:
+            size = _measure(event)
+            self.held += size - self.unshare(event, size)
+        reader.held, reader.large, reader.is_open = 0, [], False
 
     def add(self, reader: ReaderMemory, size: int) -> None:
         """Count what a reader holds, and disconnect the slowest readers if that is too much."""
@@ -56,6 +113,11 @@ class StreamMemory:
             self.remove(slowest)
             self.disconnected += 1
             slowest.disconnect()
+
+
+def _measure(event: Event) -> int:
+    """Return the bytes that an event occupies."""
+    return COPIES * len(event.raw) + EVENT_BYTES
 
 
 def _do_nothing() -> None:
