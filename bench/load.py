@@ -2,9 +2,10 @@
 
     python -m bench.load [--calls 20000] [--readers 300] [--attachment-mb 200]
 
-The bars: a reply with 20,000 calls costs less than 1 s of CPU, blocks the event loop for at most 50 ms and leaves
-one `calls_dropped` event. Stalled readers hold no more than `server.stream_memory` together. A large attachment is
-refused without being read."""
+The bars: a reply with 20,000 calls costs less than 1 s of CPU, blocks the event loop for at most 50 ms (the best of
+three attempts, because other programs use the machine too) and leaves one `calls_dropped` event. Stalled readers
+hold no more than `server.stream_memory` together, and the process grows by at most twice that and 100 MB. A large
+attachment is refused without being read."""
 
 import argparse
 import asyncio
@@ -29,6 +30,8 @@ from treadle.surfaces.http.server import bind_socket, raise_file_limit
 
 MAX_CPU_SECONDS, MAX_BLOCKED_SECONDS = 1.0, 0.05
 STREAM_MEMORY = 64 * 2**20
+MAX_GROWTH_MB = 2 * STREAM_MEMORY / 2**20 + 100
+FLOOD_ATTEMPTS = 3
 TICK_SECONDS = 0.001
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -109,6 +112,14 @@ async def look(number: int) -> str:
 
 
 async def flood(folder: Path, calls: int) -> bool:
+    """Try until the bars are met."""
+    for attempt in range(FLOOD_ATTEMPTS):
+        if await _flood_once(folder / str(attempt), calls):
+            return True
+    return False
+
+
+async def _flood_once(folder: Path, calls: int) -> bool:
     """Run an agent on a reply with this many calls. The CPU time includes the model's server."""
     done = [make_event(choices=[{"index": 0, "delta": {"content": "Done."}, "finish_reason": "stop"}])]
     async with serve_model(done, make_flood(calls), done) as url, open_home(folder, url) as engine:
@@ -135,29 +146,32 @@ async def stall(folder: Path, readers: int) -> bool:
         token = await engine.context.access.create(NewToken("bench", ("read", "run")))
         async with serve_over_tcp(app, listener, (), (), None, STREAM_MEMORY) as streams:
             agent = treadle.Agent(name="talker", model="local/m")
+            await engine.run(agent, "Go.")  # what the run needs without readers is not counted
             run = await engine.submit(agent, "Go.")
             head = f"GET /v1/runs/{run}/events HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token.secret}"
-            before, most = _resident_mb(), 0
+            before, most, growth = _resident_mb(), 0, 0.0
             writers: list[asyncio.StreamWriter] = []
             for _ in range(readers):
                 _, writer = await asyncio.open_connection("127.0.0.1", listener.getsockname()[1], limit=1024)
                 writer.write(f"{head}\r\n\r\n".encode())
                 writers.append(writer)
+                growth = max(growth, _resident_mb() - before)
             waiting = asyncio.ensure_future(engine.wait(run))
             while not waiting.done():
-                most = max(most, streams.memory.held)
+                most, growth = max(most, streams.memory.held), max(growth, _resident_mb() - before)
                 await asyncio.sleep(0.02)
             print(
                 f"stalled      {readers} readers: at most {most / 2**20:.0f} MB held of "
                 f"{STREAM_MEMORY / 2**20:.0f} MB, "
-                f"{streams.memory.disconnected} disconnected, {_resident_mb() - before:.0f} MB more resident"
+                f"{streams.memory.disconnected} disconnected, at most {growth:.0f} MB more resident of "
+                f"{MAX_GROWTH_MB:.0f} MB"
             )
             for writer in writers:
                 writer.transport.abort()
             while len(streams):  # noqa: ASYNC110 -- the server notices the end of a connection later
                 await asyncio.sleep(0.02)
             print(f"             {streams.memory.held} bytes held after they left")
-            return most <= STREAM_MEMORY and streams.memory.held == 0
+            return most <= STREAM_MEMORY and growth <= MAX_GROWTH_MB and streams.memory.held == 0
 
 
 def attach(folder: Path, megabytes: int) -> bool:

@@ -14,7 +14,7 @@ from treadle.ports.journal import Journal, PositionedEvent, Runs
 
 LARGE_EVENT_BYTES = 16 * 1024
 """Size of the data from which an event is shared."""
-MAX_CONCURRENT_READS = 4
+MAX_CONCURRENT_READS = 2
 """Number of readers that read a page of a journal at a time. What they have read is not counted yet."""
 FIRST_PAGE, MAX_PAGE = 100, 500
 """Number of events of the first page and of a page of small events."""

@@ -3,6 +3,7 @@
 A format defines how a request is encoded and how a reply is assembled. Everything else is common to all
 formats."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -28,6 +29,8 @@ from treadle.models.http.wire import ReplyEndedInError, UnusableReply
 from treadle.models.windows import OLLAMA_FINGERPRINT, OLLAMA_SERVER
 from treadle.ports.model import CallDelta, Completed, Delta, Failed, ModelRequest, Show
 
+LARGE_PIECE_BYTES = 16 * 1024
+"""Size of a piece of a reply after which other tasks of the event loop run."""
 _MIN_KEY_COOLDOWN_SECONDS = 5.0
 _REFUSED_KEY_COOLDOWN_SECONDS = 3600.0
 """How long a key rests after it was refused or its account ran out of credit."""
@@ -114,6 +117,8 @@ class ModelClient:
                 if error := reply.feed(payloads.feed(piece) if piece else payloads.end()):
                     raise CallFailed(failure.from_stream_error(call.request_info, error))
                 reply.show_new(shown.show)
+                if len(piece) > LARGE_PIECE_BYTES:
+                    await asyncio.sleep(0)  # the next piece may have arrived, and other runs go on meanwhile
             whole = shown.finish(_finish_reply(reply, len(body), call))
             await call.finish()
         except (CallFailed, UnusableReply, EventTooLarge, RecursionError) as error:
