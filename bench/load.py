@@ -40,18 +40,23 @@ def make_event(**fields: object) -> bytes:
     return b"data: " + msgspec.json.encode(fields) + b"\n\n"
 
 
+def make_end(reason: str) -> bytes:
+    choice: dict[str, object] = {"index": 0, "delta": {}, "finish_reason": reason}
+    return make_event(choices=[choice])
+
+
 def make_flood(count: int) -> list[bytes]:
     calls = [
         {"index": n, "id": f"c{n}", "function": {"name": "look", "arguments": f'{{"number":{n}}}'}}
         for n in range(count)
     ]
     events = [make_event(choices=[{"index": 0, "delta": {"tool_calls": [call]}}]) for call in calls]
-    return [*events, make_event(choices=[{"index": 0, "delta": {}, "finish_reason": "tool_calls"}])]
+    return [*events, make_end("tool_calls")]
 
 
 def make_text(words: int) -> list[bytes]:
     events = [make_event(choices=[{"index": 0, "delta": {"content": "x" * 2000}}])] * words
-    return [*events, make_event(choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}])]
+    return [*events, make_end("stop")]
 
 
 @asynccontextmanager

@@ -8,13 +8,12 @@ from collections.abc import Callable, Generator, KeysView, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
-from weakref import WeakValueDictionary
 
 from treadle.domain.envelope import Draft, Event, Origin, make_draft
 from treadle.domain.errors import StoreError
 from treadle.domain.events import EventData, RunEnd, StreamReset, Token
 from treadle.domain.ids import Instant, RunId
-from treadle.engine.shared_events import SharedEvent, SharedEvents, make_shared
+from treadle.engine.shared_events import SharedEvents
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS, UNCOUNTED, MemoryAccount, Pace, Subscription
 from treadle.ports.clock import Clock, Ids
 
@@ -31,8 +30,8 @@ class LiveText(Protocol):
 
     origin: Origin
 
-    def make_token(self) -> Token:
-        """Return the whole text from its beginning."""
+    def make_tokens(self) -> list[Token]:
+        """Return the whole text from its beginning, in one or more tokens; none if there is no text."""
         ...
 
 
@@ -95,8 +94,6 @@ class EventHub:
         self._positions: dict[RunId, int] = {}
         """Sequence of the last event that this process committed to each run that it owns."""
         self._live_texts: dict[RunId, LiveText] = {}
-        self._text_events: WeakValueDictionary[RunId, SharedEvent] = WeakValueDictionary()
-        """The live text of each run as it was sent last to readers that joined late, if one of them holds it."""
         self.observers: list[Observer] = []
         self.handover_observers: list[Callable[[RunId], None]] = []
         """Called for runs that another process has claimed, whose further commits are not observed here."""
@@ -233,9 +230,10 @@ class EventHub:
     def make_live_text_event(self, run_id: RunId) -> Event | None:
         """Return the live text of a run that is owned here as one event, or None if there is none."""
         live_text = self._live_texts.get(run_id) if run_id in self._owners else None
-        if live_text is None or not (token := live_text.make_token()).text:
+        if live_text is None or not (tokens := live_text.make_tokens()):
             return None
-        return self.make_text_event(live_text.origin, token)
+        token = Token(tokens[0].request, tokens[0].attempt, 0, "".join([each.text for each in tokens]))
+        return self.make_event(live_text.origin, token.request, token)
 
     # ── For workers ──
 
@@ -344,17 +342,13 @@ class EventHub:
         """Return whether this process knows, without reading the journal, that the run has not ended."""
         return run_id in self._unfinished
 
-    def live_text(self, run_id: RunId) -> Token | None:
-        live_text = self._live_texts.get(run_id)
-        return None if live_text is None else live_text.make_token()
+    def has_live_text(self, run_id: RunId) -> bool:
+        return run_id in self._live_texts
 
-    def make_text_event(self, origin: Origin, text: Token) -> Event:
-        """Return the live text of a run as one event, which readers that join at the same time share."""
-        shared = self._text_events.get(origin.run_id)
-        if shared is None or shared.data != text:
-            event = self.make_event(origin, text.request, text)
-            self._text_events[origin.run_id] = shared = make_shared(event)
-        return shared
+    def list_live_tokens(self, run_id: RunId) -> list[Token]:
+        """Return the live text of a run from its beginning."""
+        live_text = self._live_texts.get(run_id)
+        return [] if live_text is None else live_text.make_tokens()
 
     def make_event(self, origin: Origin, sequence: int, data: EventData) -> Event:
         """Return a live event with a new ID."""

@@ -36,6 +36,7 @@ from treadle.engine.deps import EngineDeps
 from treadle.engine.guarded_model import request_reply
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.redaction import REASONING_STREAM, TEXT_STREAM, ReplyRedaction
+from treadle.engine.text_blocks import TextBlocks, make_tokens
 from treadle.ports.model import (
     CallDelta,
     Completed,
@@ -113,7 +114,7 @@ class Attempt:
         self._number = run.state.step.attempts
         self._began = deps.clock.monotonic()
         self._first_token_ms: int | None = None
-        self._text: list[str] = []
+        self._text = TextBlocks()
         self._length = 0
         self._reasoning_length = 0
         self._argument_lengths: dict[int, int] = {}
@@ -149,11 +150,9 @@ class Attempt:
             return msgspec.structs.replace(end, message=redaction.redact_text(end.message))
         return msgspec.structs.replace(end, parts=redaction.redact_parts(end.parts))
 
-    def make_token(self) -> Token:
+    def make_tokens(self) -> list[Token]:
         """Return the text so far, for a reader that joins late."""
-        text = "".join(self._text)
-        self._text = [text] if text else []  # readers that join at the same time share it
-        return Token(self._sequence, self._number, 0, text)
+        return make_tokens(self._sequence, self._number, self._text)
 
     def make_events(self) -> tuple[EventData, ...]:
         """Return the events that record how the attempt ended."""
@@ -169,7 +168,7 @@ class Attempt:
                 breaker = self._update_breaker(failed=True) if failed.kind in MODEL_FAULTS else ()
                 return (*self._make_redacted("error"), *self._make_error(failed), *breaker)
             case None:  # stopped by a delivery or by the deadline
-                parts = (Text("".join(self._text)),) if self._text else ()
+                parts = (Text(self._text.join()),) if self._text.length else ()
                 return (self._make_response(parts, "interrupted", self._estimate_usage()),)
 
     def _make_redacted(self, where: Literal["model_reply", "error"]) -> tuple[EventData, ...]:

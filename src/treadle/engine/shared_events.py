@@ -26,10 +26,6 @@ class SharedEvent(Event, frozen=True, gc=True, weakref=True):
     """An event that is forgotten when no reader holds it."""
 
 
-def make_shared(event: Event) -> SharedEvent:
-    return SharedEvent(**structs.asdict(event))
-
-
 class SharedEvents:
     """The large events that readers hold now."""
 
@@ -44,7 +40,7 @@ class SharedEvents:
         key = (event.run_id, event.sequence, event.event_id)
         shared = self._events.get(key)
         if shared is None:
-            self._events[key] = shared = make_shared(event)
+            self._events[key] = shared = SharedEvent(**structs.asdict(event))
         return shared
 
     async def read(self, journal: Journal, run_id: RunId, after: int, limit: int) -> Sequence[Event]:

@@ -28,6 +28,10 @@ if readers that are woken together wait for each other."""
 class MemoryAccount(Protocol):
     """Counts the memory that a reader holds."""
 
+    def hold(self, size: int) -> None:
+        """Hold this many more bytes, or fewer if the number is negative."""
+        ...
+
     def hold_events(self, events: Sequence[Event]) -> None:
         """Count events that the reader holds from now on."""
         ...
@@ -39,6 +43,9 @@ class MemoryAccount(Protocol):
 
 class _Uncounted:
     """Counts nothing."""
+
+    def hold(self, size: int) -> None:
+        pass
 
     def hold_events(self, events: Sequence[Event]) -> None:
         pass

@@ -64,15 +64,15 @@ async def follow_run(
             del page
         live.catching_up = False
         shown: ShownText | None = None
-        text = hub.live_text(run_id)
-        if text is not None and text.text and text.request <= last:  # otherwise all of it is still to come
-            shown = ShownText(text.request, text.attempt, len(text.text))
-            page = (hub.make_text_event(origin, text),)
-            memory.hold_events(page)
-            yield page
-            memory.release_events(page)
-            del page
-        del text
+        text = hub.list_live_tokens(run_id)
+        if text and text[-1].request <= last:  # otherwise all of it is still to come
+            shown = ShownText(text[-1].request, text[-1].attempt, text[-1].offset + len(text[-1].text))
+            memory.hold(shown.length)
+            while text:
+                token = text.pop(0)
+                yield (hub.make_event(origin, token.request, token),)
+                memory.hold(-len(token.text))
+                del token
         while not ended:
             news = await _take_news(live, _Seen(last, shown), read)
             if news is None:
