@@ -10,15 +10,19 @@ import pytest
 
 import treadle
 from tests.engine.running import journal
+from tests.fake_endpoint import FakeEndpoint, says
 from tests.limits.replies import chat_text, event, read_reply, request
 from tests.models.chat import failed
+from tests.patience import HANG_SECONDS
+from treadle.api.engine import create_engine
+from treadle.config.home import Home
 from treadle.core.context.transcript import make_call_ids_unique
 from treadle.domain import events as e
 from treadle.domain.attachments import check_attached_parts, measure_base64
-from treadle.domain.errors import SizeLimitExceeded
+from treadle.domain.errors import InvalidState, SizeLimitExceeded
 from treadle.domain.json_text import ObjectProgress, is_too_deep
 from treadle.domain.limits import LIMITS, MAX_JSON_DEPTH
-from treadle.domain.messages import Image, Text, ToolUse
+from treadle.domain.messages import Image, Text, ToolUse, user
 from treadle.domain.models import Profile
 from treadle.domain.runs import Usage
 from treadle.engine.guarded_model import limit_reply
@@ -216,3 +220,22 @@ def test_huge_indexes_and_counts_do_not_break_a_stream() -> None:
     read = read_reply("chat_completions", body)
     assert [type(part) for part in read.whole.parts] == [Text, ToolUse]
     assert read.whole.usage.estimated
+
+
+def test_a_message_to_a_run_has_the_attachment_limit_of_its_agent(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with FakeEndpoint(says("Done.")) as endpoint:
+            home = Home(tmp_path / "home")
+            home.ensure()
+            providers = f"{{providers: {{fake: {{base_url: '{endpoint.url}', api_key: x}}}}}}"
+            (home.path / "config.yaml").write_text(providers)
+            async with create_engine(home=home) as engine:
+                agent = treadle.Agent(name="a", model="fake/m", limits={"max_attachment_bytes": 300})
+                run_id = (await engine.run(agent, "Go.")).run_id
+                service = engine.context.service
+                with pytest.raises(SizeLimitExceeded, match="has 303 bytes: at most 300"):
+                    await service.steer(run_id, user("Look.", Image("image/png", "A" * 404)))
+                with pytest.raises(InvalidState):  # the size is right, but the run has ended
+                    await service.steer(run_id, user("Look.", Image("image/png", "A" * 400)))
+
+    asyncio.run(asyncio.wait_for(perform(), HANG_SECONDS))

@@ -60,9 +60,9 @@ def find_image(text: str, folder: Path) -> Path | None:
     return path if is_image else None
 
 
-def make_file_chip(path: Path) -> Chip:
-    """Return the chip of an image or a text file. Raise UsageError if it cannot be read."""
-    part = make_attachment(path)
+def make_file_chip(path: Path, max_bytes: int) -> Chip:
+    """Return the chip of an image or a text file. Raise UsageError if it cannot be read or is too large."""
+    part = make_attachment(path, max_bytes)
     return Chip(texts.ATTACHED_FILE.format(name=path.name, size=format_size(path.stat().st_size)), part)
 
 
