@@ -67,6 +67,11 @@ def event(**fields: object) -> bytes:
     return b"data: " + msgspec.json.encode(fields) + b"\n\n"
 
 
+def end(reason: str) -> bytes:
+    choice: dict[str, object] = {"index": 0, "delta": {}, "finish_reason": reason}
+    return event(choices=[choice])
+
+
 def chat_stream(count: int, *, indexes: Sequence[int | None] | None = None) -> bytes:
     """Return a stream with so many calls. `indexes` replaces the number of each call."""
 
@@ -77,7 +82,7 @@ def chat_stream(count: int, *, indexes: Sequence[int | None] | None = None) -> b
             rest = {"index": index, "function": {"arguments": f"{number}}}"}}
             for call in (first, rest):
                 yield event(choices=[{"index": 0, "delta": {"tool_calls": [call]}}])
-        yield event(choices=[{"index": 0, "delta": {}, "finish_reason": "tool_calls"}])
+        yield end("tool_calls")
         yield b"data: [DONE]\n\n"
 
     return b"".join(pieces())
@@ -91,7 +96,7 @@ def chat_document(count: int) -> bytes:
 def anthropic_stream(count: int) -> bytes:
     def pieces() -> Iterable[bytes]:
         for number in range(count):
-            block = {"type": "tool_use", "id": f"c{number}", "name": "add", "input": {}}
+            block: dict[str, object] = {"type": "tool_use", "id": f"c{number}", "name": "add", "input": {}}
             yield event(type="content_block_start", index=number, content_block=block)
             delta = {"type": "input_json_delta", "partial_json": f'{{"a":{number}}}'}
             yield event(type="content_block_delta", index=number, delta=delta)
@@ -144,8 +149,7 @@ def chat_text(text: str) -> bytes:
     pieces = [
         event(choices=[{"index": 0, "delta": {"content": text[at : at + 20]}}]) for at in range(0, len(text), 20)
     ]
-    end = event(choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}])
-    return b"".join((*pieces, end, b"data: [DONE]\n\n"))
+    return b"".join((*pieces, end("stop"), b"data: [DONE]\n\n"))
 
 
 FLOODS = {

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import treadle
-from tests.engine.running import journal
 from tests.fake_endpoint import FakeEndpoint, says
 from tests.limits.replies import chat_text, event, read_reply, request
 from tests.models.chat import failed
@@ -177,7 +176,7 @@ def test_arguments_that_are_nested_too_deeply_fail_at_once_and_the_model_is_told
         engine.add_model("scripted", ScriptedModel(ask(ToolUse("c", "add", DEEP)), say("Done.")))
         async with engine:
             result = await engine.run(treadle.Agent(name="a", model="scripted/x", tools=[add]), "Go.")
-            return [each.data for each in await journal(engine, result.run_id)]
+            return [each.data async for each in engine.events(result.run_id)]
 
     [error] = [data for data in asyncio.run(run()) if isinstance(data, e.ToolCallError)]
     assert error.kind == "invalid_arguments"

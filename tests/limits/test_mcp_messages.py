@@ -79,12 +79,13 @@ def answer(pages: Callable[[str | None], dict[str, Any]], called: bytes = b"{}")
     def reply(asked: dict[str, Any]) -> dict[str, Any] | bytes | None:
         match asked["method"]:
             case "initialize":
-                capabilities = {"tools": {}}
+                capabilities: dict[str, Any] = {"tools": {}}
                 info = {"name": "n" * 5000, "version": "1"}
                 version = asked["params"]["protocolVersion"]
                 return {"protocolVersion": version, "capabilities": capabilities, "serverInfo": info}
             case "tools/list":
-                return pages((asked.get("params") or {}).get("cursor"))
+                params: dict[str, Any] = asked.get("params") or {}
+                return pages(params.get("cursor"))
             case "tools/call":
                 return called
             case _:
@@ -149,8 +150,8 @@ def test_content_blocks_beyond_the_limit_are_left_out_and_counted() -> None:
 def test_images_beyond_the_limits_are_named_and_not_shown() -> None:
     data = b64encode(b"x" * 10).decode()
     large = "A" * (7 * 2**20)
-    content = [types.ImageContent(type="image", data=data, mimeType="image/png") for _ in range(10)]
-    content.insert(0, types.ImageContent(type="image", data=large, mimeType="image/png"))
+    content = [types.ImageContent(type="image", data=data, mime_type="image/png") for _ in range(10)]
+    content.insert(0, types.ImageContent(type="image", data=large, mime_type="image/png"))
     observation = make_observation(types.CallToolResult(content=[*content]))
     assert len(observation.images) == 8
     assert observation.content.count("not shown") == 3
@@ -227,7 +228,7 @@ def test_a_question_with_too_many_fields_is_declined_and_its_options_are_bounded
     async def ask(fields: dict[str, Any]) -> tuple[types.ElicitResult, list[Any]]:
         context: Any = make_context()
         schema: Any = {"type": "object", "properties": fields}
-        params = types.ElicitRequestFormParams(message="m" * 9000, requestedSchema=schema)
+        params = types.ElicitRequestFormParams(message="m" * 9000, requested_schema=schema)
         return await ask_person("s", params, context), context.asked
 
     result, asked = asyncio.run(ask({f"f{n}": {"type": "string"} for n in range(51)}))
