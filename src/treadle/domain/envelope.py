@@ -17,6 +17,8 @@ from treadle.domain.ids import AgentId, EventId, Instant, RunId, SessionId
 VERSION = 2
 """The version of the event data that this code writes. Version 2 added the facts that version 1 gave only within
 sentences; every field of version 1 is still written. `version_1.py` upgrades older data when it is decoded."""
+LARGE_EVENT_BYTES = 16 * 1024
+"""Size of the data from which the readers in a process share an event."""
 
 _LIVE = frozenset(name for name, kind in VOCABULARY.items() if not kind.durable)
 _encode = msgspec.json.Encoder().encode

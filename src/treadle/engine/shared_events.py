@@ -7,13 +7,11 @@ from weakref import WeakValueDictionary
 
 from msgspec import structs
 
-from treadle.domain.envelope import Event
+from treadle.domain.envelope import LARGE_EVENT_BYTES, Event
 from treadle.domain.ids import EventId, RunId
 from treadle.domain.users import UserId
 from treadle.ports.journal import Journal, PositionedEvent, Runs
 
-LARGE_EVENT_BYTES = 16 * 1024
-"""Size of the data from which an event is shared."""
 MAX_CONCURRENT_READS = 2
 """Number of readers that read a page of a journal at a time. What they have read is not counted yet."""
 FIRST_PAGE, MAX_PAGE = 100, 500

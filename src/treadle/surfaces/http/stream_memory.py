@@ -6,9 +6,8 @@ are disconnected, and they continue after the last event that they received."""
 
 from collections.abc import Callable, Sequence
 
-from treadle.domain.envelope import Event
+from treadle.domain.envelope import LARGE_EVENT_BYTES, Event
 from treadle.domain.limits import DEFAULT_STREAM_MEMORY_BYTES
-from treadle.engine.shared_events import LARGE_EVENT_BYTES
 
 EVENT_BYTES = 400
 """Memory of an event besides its data."""
