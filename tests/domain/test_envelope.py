@@ -74,6 +74,7 @@ EXAMPLES: tuple[EventData, ...] = (
     e.EmptyTurn(1, "note"),
     e.Continuation(1, "note"),
     e.CallWritten(1, "received", "note"),
+    e.CallsDropped(1, 3, 128, "note"),
     e.OutputRejected(1, "error", "note"),
     e.BudgetHint(70, "note"),
     e.MessageSteered(Message("user", (Text("hi"),)), "interrupt"),

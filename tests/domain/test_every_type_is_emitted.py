@@ -96,6 +96,10 @@ async def plain(emitted: Emitted) -> None:
             emitted.add(event.type)
         async for event in engine.events(await engine.fork(run_id, step=1)):
             emitted.add(event.type)
+    two = ask(call("look", "c1", at="a"), call("look", "c2", at="b"))
+    async with in_virtual_time(ScriptedModel(two, say("done"))) as engine:
+        async for event in engine.events(await engine.submit(agent(tools=[look], limits={"max_calls": 1}), "go")):
+            emitted.add(event.type)
 
 
 async def steer_run(emitted: Emitted) -> None:

@@ -95,6 +95,7 @@ BEYOND = frozenset(
         "resume_requested",
         "output_rejected",
         "call_written",
+        "calls_dropped",
         "compaction_started",
         "compaction_failed",
         "message_pinned",

@@ -458,7 +458,7 @@ def test_a_connection_dropped_before_the_answer_is_unreachable() -> None:
 
 
 def test_an_endless_event_is_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.models.http.sse.MAX_EVENT_BYTES", 1024 * 1024)
+    monkeypatch.setattr("treadle.models.http.sse.MAX_REPLY_EVENT_BYTES", 1024 * 1024)
     failure = broken(begins(), b"event: x\ndata: ", *[b"x" * 100_000] * 12)
     assert failure.kind == "malformed"
     assert "one event is larger than 1 MB" in failure.message

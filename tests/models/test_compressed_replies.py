@@ -96,4 +96,4 @@ def test_a_decompression_bomb_is_limited() -> None:
 def test_an_endless_event_is_refused() -> None:
     end = read_in_turns(b": " + b"x" * 70_000_000)
     assert isinstance(end, Failed)
-    assert (end.kind, "larger than 64 MB" in end.message) == ("malformed", True)
+    assert (end.kind, "larger than 16 MB" in end.message) == ("malformed", True)

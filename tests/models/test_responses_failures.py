@@ -362,7 +362,7 @@ def test_an_endless_event_is_malformed() -> None:
         assert isinstance(end, Failed)
         return end
 
-    assert "one event is larger than 64 MB" in asyncio.run(run()).message
+    assert "one event is larger than 16 MB" in asyncio.run(run()).message
 
 
 # ── The network ────────────────────────────────────────────────────────────────────────────────────

@@ -71,7 +71,7 @@ def test_any_split_of_any_stream_gives_the_same_payloads(
 
 
 def test_an_endless_event_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 1024 * 1024)
+    monkeypatch.setattr(sse, "MAX_REPLY_EVENT_BYTES", 1024 * 1024)
     splitter = PayloadParser()
     splitter.feed(b"data: " + b"x" * 1_000_000)
     with pytest.raises(EventTooLarge, match="1 MB"):

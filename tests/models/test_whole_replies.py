@@ -154,7 +154,7 @@ def test_a_truncated_document_is_malformed(whole: WholeReply) -> None:
 
 
 def test_an_endless_document_is_refused(whole: WholeReply, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 1024 * 1024)
+    monkeypatch.setattr(sse, "MAX_REPLY_EVENT_BYTES", 1024 * 1024)
     [end] = whole.of(b'{\n"a": "', *[b"x" * 100_000] * 12)
     assert isinstance(end, Failed)
     assert (end.kind, "larger than 1 MB" in end.message) == ("malformed", True)

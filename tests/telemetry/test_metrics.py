@@ -185,6 +185,7 @@ def fires() -> Sequence[tuple[str, str, tuple[EventData, ...]]]:
         ("continuation", "warn", (e.Continuation(1, "n"),)),
         ("continuation", "stop", (end_run("truncated"),)),
         ("written_call", "warn", (e.CallWritten(1, "x", "n"),)),
+        ("calls", "warn", (e.CallsDropped(1, 3, 128, "n"),)),
         ("output", "warn", (e.OutputRejected(1, "x", "n"),)),
         ("budget_hint", "warn", (e.BudgetHint(70, "n"),)),
         ("context", "warn", (e.ContextTrimmed("shrink", 10),)),

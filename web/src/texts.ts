@@ -20,7 +20,7 @@ const EVENTS: Record<string, string> = {
   run_recovered: "Resumed after a crash", run_quarantined: "Quarantined", stuck_detected: "Stuck", loop_warning: "Loop detected",
   budget_exhausted: "Budget exhausted", quota_exceeded: "Quota exceeded", compaction_failed: "Compaction failed",
   phantom_action: "Claimed an action without a call", resume_requested: "Resumed", context_compacted: "Conversation compacted",
-  segment_opened: "New conversation segment", continuation: "Continued",
+  segment_opened: "New conversation segment", continuation: "Continued", calls_dropped: "Too many calls",
 };
 
 export const texts = {

@@ -1,5 +1,6 @@
 """The public types of the library: agents, results and callbacks."""
 
+import os
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ from treadle.domain.agents import (
     Retry,
     Routing,
 )
-from treadle.domain.attachments import format_attached_file
+from treadle.domain.attachments import check_attached_parts, check_attachment, format_attached_file
 from treadle.domain.envelope import Event
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.domain.events import (
@@ -33,6 +34,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.hooks import CommandHook
 from treadle.domain.ids import RunId, SessionId
+from treadle.domain.limits import DEFAULT_MAX_ATTACHMENT_BYTES
 from treadle.domain.mcp_servers import McpServer
 from treadle.domain.messages import Image, Text, Thinking, user
 from treadle.domain.permissions import ApprovalRules, Asker, SandboxMode, SandboxPolicy
@@ -241,14 +243,20 @@ def refuse_unknown_options(given: Mapping[str, Any], known: type, owner: str = "
             raise TypeError(f"`{name}` is not an option of {owner}.{meant}")
 
 
-def make_attachment(attachment: Image | Path) -> Image | Text:
-    """Return the message part for an attachment. Raise UsageError for a file that is neither an image nor text."""
+def make_attachment(attachment: Image | Path, max_bytes: int = DEFAULT_MAX_ATTACHMENT_BYTES) -> Image | Text:
+    """Return the message part for an attachment. Raise UsageError for a file that is neither an image nor text, and
+    SizeLimitExceeded before a file that is too large is read."""
     if isinstance(attachment, Image):
+        check_attached_parts((attachment,), max_bytes)
         return attachment
     if attachment.exists() and not attachment.is_file():
         raise UsageError(f"The attachment {attachment} is not a regular file.")
+    name = f"The attachment {attachment}"
     try:
-        content = attachment.read_bytes()
+        with attachment.open("rb") as file:
+            check_attachment(name, os.fstat(file.fileno()).st_size, max_bytes)
+            content = file.read(max_bytes + 1)
+        check_attachment(name, len(content), max_bytes)  # it may have grown
         if (media_type := IMAGE_TYPES.get(attachment.suffix.lower())) is not None:
             return Image(media_type, b64encode(content).decode())
         return Text(format_attached_file(attachment.name, content.decode()))
@@ -359,9 +367,10 @@ def _call(callback: Callable[[Any], None] | None, value: Any) -> None:
 def make_submission(spec: AgentSpec, message: str, options: RunOptions) -> Submission:
     """Return a message for an agent with the options of its run, which `apply_options` has applied to the agent."""
     session, user_id, ended = options.get("session"), options.get("user"), options.get("resumed_from")
+    max_bytes = spec.limits.max_attachment_bytes
     return Submission(
         spec,
-        user(message, *map(make_attachment, options.get("attachments", ()))),
+        user(message, *(make_attachment(each, max_bytes) for each in options.get("attachments", ()))),
         None if session is None else SessionId(session),
         options.get("key"),
         asker=options.get("asker"),

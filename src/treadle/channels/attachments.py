@@ -69,7 +69,10 @@ async def _load(
 ) -> Text | Image | str:
     """Return the part for one attachment, or why there is none."""
     if attachment.size > max_bytes:
-        return f"it has {attachment.size} bytes, and at most {max_bytes} are accepted"
+        return (
+            f"it has {attachment.size} bytes, and at most {max_bytes} are accepted "
+            "(`limits.attachment_bytes` of the channel)"
+        )
     try:
         data = batch.pop(attachment.file_id, None)
         if isinstance(data, ChannelRefused):

@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from treadle.domain.channels import ChannelConfig, check_channel_names
+from treadle.domain.limits import DEFAULT_STREAM_MEMORY_BYTES, MB
 from treadle.domain.mcp_servers import McpServer, McpSettings, check_server_names
 from treadle.domain.models import ModelFacts
 from treadle.domain.providers import ProviderConfig
@@ -39,10 +40,15 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """On PostgreSQL: how long a stopping process waits for its runs to reach a safe point."""
     streams_per_token: int = 64
     """Maximum event streams that one access token has open. The Unix socket has no such limit."""
+    stream_memory: int = DEFAULT_STREAM_MEMORY_BYTES
+    """Maximum bytes of events that wait for all readers of event streams together. Beyond that, the slowest readers
+    are disconnected. They resume with `Last-Event-ID`."""
 
     def __post_init__(self) -> None:
         if self.streams_per_token < 1:
             raise ValueError(f"streams_per_token must be 1 or more, found {self.streams_per_token}")
+        if self.stream_memory < MB:
+            raise ValueError(f"stream_memory must be at least {MB} bytes, found {self.stream_memory}")
         if not 0 <= self.port <= 65535:
             raise ValueError(f"port must be from 0 to 65535, found {self.port}")
         if not 0 <= self.drain_seconds <= 3600:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from treadle.domain.durations import parse_duration
 from treadle.domain.hooks import CommandHook
+from treadle.domain.limits import DEFAULT_MAX_ATTACHMENT_BYTES, DEFAULT_MAX_CALLS
 from treadle.domain.mcp_servers import McpServer, check_server_names
 from treadle.domain.permissions import ApprovalRules, SandboxMode, SandboxPolicy, make_sandbox_policy
 from treadle.domain.quotas import NO_QUOTAS, Quotas
@@ -63,13 +64,16 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     stuck_steps: int = 6
     """Steps in a row without new information after which the model is warned. If it continues so, the run ends as
     `stuck`."""
-    max_calls: int = 128
-    """Maximum tool calls in one reply. Further calls are rejected."""
+    max_calls: int = DEFAULT_MAX_CALLS
+    """Maximum tool calls in one reply. Further calls are dropped, and the model is told how many."""
+    max_attachment_bytes: int = DEFAULT_MAX_ATTACHMENT_BYTES
+    """Maximum bytes of one attachment of a message, on every surface."""
 
     def __post_init__(self) -> None:
         _positive("max_steps", self.max_steps)
         _positive("max_children", self.max_children)
         _positive("max_calls", self.max_calls)
+        _positive("max_attachment_bytes", self.max_attachment_bytes)
         if self.max_depth < 0 or self.max_tree < 0:
             raise ValueError("max_depth and max_tree must be 0 or more")
         _positive("stuck_steps", self.stuck_steps)

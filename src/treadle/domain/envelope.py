@@ -17,6 +17,8 @@ from treadle.domain.ids import AgentId, EventId, Instant, RunId, SessionId
 VERSION = 2
 """The version of the event data that this code writes. Version 2 added the facts that version 1 gave only within
 sentences; every field of version 1 is still written. `version_1.py` upgrades older data when it is decoded."""
+LARGE_EVENT_BYTES = 16 * 1024
+"""Size of the data from which the readers in a process share an event."""
 
 _LIVE = frozenset(name for name, kind in VOCABULARY.items() if not kind.durable)
 _encode = msgspec.json.Encoder().encode
@@ -129,15 +131,19 @@ def _upgrade(type_: str, data: EventData) -> EventData:
 
 def to_json(event: Event) -> bytes:
     """Return the envelope as clients receive it: a `_Wire`, assembled from bytes that are encoded already."""
-    return b'{"event_id":%b,"timestamp":%b,%b,"sequence":%d,"type":%b,"data":%b,"version":%d}' % (
+    return b"%b%b%b" % split_json(event)
+
+
+def split_json(event: Event) -> tuple[bytes, bytes, bytes]:
+    """Return the same in three parts. The second is the data, which is not copied."""
+    head = b'{"event_id":%b,"timestamp":%b,%b,"sequence":%d,"type":%b,"data":' % (
         _encode(event.event_id),
         _encode_time(event.timestamp),
         _encode_origin(event.origin),
         event.sequence,
         _encode(event.type),
-        event.raw,
-        event.version,
     )
+    return head, event.raw, b',"version":%d}' % event.version
 
 
 @lru_cache(maxsize=64)

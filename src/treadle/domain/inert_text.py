@@ -62,7 +62,7 @@ def _replace_hidden(text: str, keep: bool) -> str:
         return text
 
     def reveal(found: re.Match[str]) -> str:
-        if _is_joiner(text, found.start()):
+        if is_joiner(text, found.start()):
             return found[0] if keep else ""
         return f"<U+{ord(found[0]):04X}>"
 
@@ -72,7 +72,7 @@ def _replace_hidden(text: str, keep: bool) -> str:
 # ── Joiners ──
 
 
-def _is_joiner(text: str, at: int) -> bool:
+def is_joiner(text: str, at: int) -> bool:
     """Return whether the character at this position joins an emoji or a word of some scripts."""
     character, before, after = text[at], text[at - 1 : at], text[at + 1 : at + 2]
     if character in (_AS_TEXT, _AS_EMOJI):

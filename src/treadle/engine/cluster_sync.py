@@ -100,7 +100,7 @@ class ClusterSync:
         self._sender.flush()
 
     def request_live(self, run_id: RunId) -> None:
-        if run_id not in self._hub.list_owned_runs() and self._hub.live_text(run_id) is None:
+        if run_id not in self._hub.list_owned_runs() and not self._hub.has_live_text(run_id):
             self._request_text(run_id)
 
     # ── NotificationListener ──

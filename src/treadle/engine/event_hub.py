@@ -13,7 +13,8 @@ from treadle.domain.envelope import Draft, Event, Origin, make_draft
 from treadle.domain.errors import StoreError
 from treadle.domain.events import EventData, RunEnd, StreamReset, Token
 from treadle.domain.ids import Instant, RunId
-from treadle.engine.subscription import MAX_BACKLOG_EVENTS, Pace, Subscription
+from treadle.engine.shared_events import SharedEvents
+from treadle.engine.subscription import MAX_BACKLOG_EVENTS, UNCOUNTED, MemoryAccount, Pace, Subscription
 from treadle.ports.clock import Clock, Ids
 
 logger = logging.getLogger(__name__)
@@ -29,8 +30,8 @@ class LiveText(Protocol):
 
     origin: Origin
 
-    def make_token(self) -> Token:
-        """Return the whole text from its beginning."""
+    def make_tokens(self) -> list[Token]:
+        """Return the whole text from its beginning, in one or more tokens; none if there is no text."""
         ...
 
 
@@ -86,6 +87,7 @@ class EventHub:
         self._ends: dict[RunId, list[asyncio.Future[EndedRun]]] = {}
         self._error: StoreError | None = None
         self._pace = Pace()
+        self.shared = SharedEvents()
         self._unfinished: set[RunId] = set()
         """Runs that were submitted here and have not ended."""
         self._owners: dict[RunId, Callable[[], None]] = {}
@@ -118,7 +120,9 @@ class EventHub:
         readers = self._readers.get(run_id)
         if readers and drafts:
             events = [
-                Event(made.event_id, made.timestamp, origin, sequence, made.type, made.data, made.raw)
+                self.shared.share(
+                    Event(made.event_id, made.timestamp, origin, sequence, made.type, made.data, made.raw)
+                )
                 for sequence, made in enumerate(drafts, first)
             ]
             for reader in tuple(readers):
@@ -226,8 +230,9 @@ class EventHub:
     def make_live_text_event(self, run_id: RunId) -> Event | None:
         """Return the live text of a run that is owned here as one event, or None if there is none."""
         live_text = self._live_texts.get(run_id) if run_id in self._owners else None
-        if live_text is None or not (token := live_text.make_token()).text:
+        if live_text is None or not (tokens := live_text.make_tokens()):
             return None
+        token = Token(tokens[0].request, tokens[0].attempt, 0, "".join([each.text for each in tokens]))
         return self.make_event(live_text.origin, token.request, token)
 
     # ── For workers ──
@@ -276,13 +281,17 @@ class EventHub:
     # ── For readers ──
 
     def subscribe(
-        self, run_id: RunId, backlog: int = MAX_BACKLOG_EVENTS, gather_seconds: float = 0.0
+        self,
+        run_id: RunId,
+        backlog: int = MAX_BACKLOG_EVENTS,
+        gather_seconds: float = 0.0,
+        memory: MemoryAccount = UNCOUNTED,
     ) -> Subscription:
         """Return a new reader of a run.
 
         Live events are gathered for `gather_seconds`. Durable events wait only when the process is behind."""
         self.raise_if_lost()
-        reader = Subscription(partial(self.remove_reader, run_id), self._pace, backlog, gather_seconds)
+        reader = Subscription(partial(self.remove_reader, run_id), self._pace, backlog, gather_seconds, memory)
         self.add_reader(run_id, reader)
         return reader
 
@@ -333,9 +342,13 @@ class EventHub:
         """Return whether this process knows, without reading the journal, that the run has not ended."""
         return run_id in self._unfinished
 
-    def live_text(self, run_id: RunId) -> Token | None:
+    def has_live_text(self, run_id: RunId) -> bool:
+        return run_id in self._live_texts
+
+    def list_live_tokens(self, run_id: RunId) -> list[Token]:
+        """Return the live text of a run from its beginning."""
         live_text = self._live_texts.get(run_id)
-        return None if live_text is None else live_text.make_token()
+        return [] if live_text is None else live_text.make_tokens()
 
     def make_event(self, origin: Origin, sequence: int, data: EventData) -> Event:
         """Return a live event with a new ID."""

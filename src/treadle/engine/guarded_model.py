@@ -6,8 +6,10 @@ import logging
 
 import msgspec
 
+from treadle.domain.limits import MAX_CALL_NAME_CHARACTERS, MAX_REPORTED_TOKENS
 from treadle.domain.messages import Part, Text, Thinking, ToolUse, make_sendable
-from treadle.ports.model import Completed, Failed, Model, ModelRequest, Show
+from treadle.domain.runs import Usage
+from treadle.ports.model import Completed, Failed, Model, ModelRequest, RecordedReply, Show
 from treadle.ports.vault import Redactor
 
 logger = logging.getLogger(__name__)
@@ -29,11 +31,39 @@ async def request_reply(client: Model, request: ModelRequest, show: Show, redact
             raise  # the caller was cancelled
         return _make_failure(error, request, redactor)
     if isinstance(end, Completed):
+        end = end if isinstance(end, RecordedReply) else limit_reply(end, request.max_calls)
         for part in end.parts:
             if not _is_plain(part):
                 return _drop_unsafe_calls(msgspec.structs.replace(end, parts=tuple(map(_make_sendable, end.parts))))
         return _drop_unsafe_calls(end)
-    return end
+    return msgspec.structs.replace(end, usage=usage) if (usage := _limit_usage(end.usage)) != end.usage else end
+
+
+def limit_reply(end: Completed, max_calls: int) -> Completed:
+    """Return the reply within the limits of every adapter: without calls beyond the limit, which are counted, with
+    names of bounded length, and with plausible token counts."""
+    parts, calls = list[Part](), 0
+    for part in end.parts:
+        if isinstance(part, ToolUse):
+            calls += 1
+            if calls > max_calls:
+                continue
+            if len(part.name) > MAX_CALL_NAME_CHARACTERS:
+                part = msgspec.structs.replace(part, name=f"{part.name[: MAX_CALL_NAME_CHARACTERS - 1]}…")
+        parts.append(part)
+    excess = end.excess_calls + max(0, calls - max_calls)
+    usage = _limit_usage(end.usage)
+    if excess == end.excess_calls and tuple(parts) == end.parts and usage == end.usage:
+        return end
+    return msgspec.structs.replace(end, parts=tuple(parts), excess_calls=excess, usage=usage)
+
+
+def _limit_usage(usage: Usage) -> Usage:
+    """Return the token counts without those that are negative or enormous, which are mistakes."""
+    counts = (usage.input_tokens, usage.output_tokens, usage.cache_read_tokens, usage.cache_write_tokens)
+    if all(0 <= count <= MAX_REPORTED_TOKENS for count in counts):
+        return usage
+    return Usage(*(count if 0 <= count <= MAX_REPORTED_TOKENS else 0 for count in counts), estimated=True)
 
 
 def _drop_unsafe_calls(end: Completed) -> Completed | Failed:

@@ -10,6 +10,7 @@ from msgspec import Raw, Struct
 from treadle.domain.envelope import Event, Origin, to_json
 from treadle.domain.events import EventData, ThinkingDelta, Token
 from treadle.domain.ids import RunId
+from treadle.engine.text_blocks import TextBlocks, make_tokens
 from treadle.ports.notifications import NotificationChannel
 
 GATHER_SECONDS = 0.03
@@ -131,11 +132,11 @@ class LiveReceiver:
         self.origin = origin
         self._request = (0, 0)
         """The request that is being answered, and the attempt."""
-        self._text = ""
+        self._text = TextBlocks()
         self._ended_before = 0
 
-    def make_token(self) -> Token:
-        return Token(*self._request, 0, self._text)
+    def make_tokens(self) -> list[Token]:
+        return make_tokens(*self._request, self._text)
 
     def end_before(self, sequence: int) -> None:
         """Note that the replies to all requests before this sequence have ended."""
@@ -155,10 +156,10 @@ class LiveReceiver:
         if (token.request, token.attempt) < self._request:
             return msgspec.structs.replace(token, text="")
         if (token.request, token.attempt) > self._request:
-            self._request, self._text = (token.request, token.attempt), ""
-        known = len(self._text) - token.offset
+            self._request, self._text = (token.request, token.attempt), TextBlocks()
+        known = self._text.length - token.offset
         if known < 0:
             return None
         added = token.text[known:]
-        self._text += added
-        return msgspec.structs.replace(token, offset=len(self._text) - len(added), text=added)
+        self._text.append(added)
+        return msgspec.structs.replace(token, offset=self._text.length - len(added), text=added)

@@ -36,6 +36,7 @@ from treadle.engine.deps import EngineDeps
 from treadle.engine.guarded_model import request_reply
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.redaction import REASONING_STREAM, TEXT_STREAM, ReplyRedaction
+from treadle.engine.text_blocks import TextBlocks, make_tokens
 from treadle.ports.model import (
     CallDelta,
     Completed,
@@ -113,7 +114,7 @@ class Attempt:
         self._number = run.state.step.attempts
         self._began = deps.clock.monotonic()
         self._first_token_ms: int | None = None
-        self._text: list[str] = []
+        self._text = TextBlocks()
         self._length = 0
         self._reasoning_length = 0
         self._argument_lengths: dict[int, int] = {}
@@ -149,17 +150,17 @@ class Attempt:
             return msgspec.structs.replace(end, message=redaction.redact_text(end.message))
         return msgspec.structs.replace(end, parts=redaction.redact_parts(end.parts))
 
-    def make_token(self) -> Token:
+    def make_tokens(self) -> list[Token]:
         """Return the text so far, for a reader that joins late."""
-        return Token(self._sequence, self._number, 0, "".join(self._text))
+        return make_tokens(self._sequence, self._number, self._text)
 
     def make_events(self) -> tuple[EventData, ...]:
         """Return the events that record how the attempt ended."""
         step = self._run.state.step.number
         match self._redact_end():
-            case Completed(parts, stop, usage, raw_stop, dropped):
+            case Completed(parts, stop, usage, raw_stop, dropped, excess):
                 unique = make_call_ids_unique(parts, self._run.state.knows_call, prefix=f"call_{step}")
-                response = self._make_response(unique, stop, usage, raw_stop, dropped)
+                response = self._make_response(unique, stop, usage, raw_stop, dropped, excess)
                 if self._redaction is not None:
                     response = _redact_arguments(response, self._redaction)
                 return (*self._make_redacted("model_reply"), response, *self._update_breaker(failed=False))
@@ -167,7 +168,7 @@ class Attempt:
                 breaker = self._update_breaker(failed=True) if failed.kind in MODEL_FAULTS else ()
                 return (*self._make_redacted("error"), *self._make_error(failed), *breaker)
             case None:  # stopped by a delivery or by the deadline
-                parts = (Text("".join(self._text)),) if self._text else ()
+                parts = (Text(self._text.join()),) if self._text.length else ()
                 return (self._make_response(parts, "interrupted", self._estimate_usage()),)
 
     def _make_redacted(self, where: Literal["model_reply", "error"]) -> tuple[EventData, ...]:
@@ -181,6 +182,7 @@ class Attempt:
         usage: Usage,
         raw_stop: str | None = None,
         dropped_calls: tuple[str, ...] = (),
+        excess_calls: int = 0,
     ) -> LlmResponse:
         return LlmResponse(
             self._run.state.step.number,
@@ -193,6 +195,7 @@ class Attempt:
             raw_stop,
             self._model.profile.cost(usage),
             dropped_calls=dropped_calls,
+            excess_calls=excess_calls,
         )
 
     def _make_error(self, failed: Failed) -> tuple[EventData, ...]:
@@ -243,11 +246,13 @@ class Attempt:
                 offset, self._reasoning_length = self._reasoning_length, self._reasoning_length + len(text)
                 if self._has_readers:
                     self._show(ThinkingDelta(self._sequence, self._number, offset, text))
-            case CallDelta(index, name, arguments):
+            case CallDelta(index, name, arguments) if index < self._request.max_calls:
                 offset = self._argument_lengths.get(index, 0)
                 self._argument_lengths[index] = offset + len(arguments)
                 if self._has_readers:
                     self._show(ToolCallDelta(self._sequence, self._number, index, offset, name, arguments))
+            case CallDelta():
+                pass  # the call is beyond the limit
 
     def _show_text(self, text: str) -> None:
         if self._first_token_ms is None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from time import monotonic, thread_time
+from typing import Protocol
 
 from treadle.domain.envelope import Event
 from treadle.domain.errors import StoreError
@@ -22,6 +23,39 @@ MAX_SAMPLE_WEIGHT, MAX_DELAY_SECONDS = 0.02, 0.1
 LOAD_SAMPLE_SECONDS, IDLE_SHARE = 0.1, 0.5
 """An event loop that worked for less than `IDLE_SHARE` of the last `LOAD_SAMPLE_SECONDS` is not overloaded, even
 if readers that are woken together wait for each other."""
+
+
+class MemoryAccount(Protocol):
+    """Counts the memory that a reader holds."""
+
+    def hold(self, size: int) -> None:
+        """Hold this many more bytes, or fewer if the number is negative."""
+        ...
+
+    def hold_events(self, events: Sequence[Event]) -> None:
+        """Count events that the reader holds from now on."""
+        ...
+
+    def release_events(self, events: Sequence[Event]) -> None:
+        """Count them no more."""
+        ...
+
+
+class _Uncounted:
+    """Counts nothing."""
+
+    def hold(self, size: int) -> None:
+        pass
+
+    def hold_events(self, events: Sequence[Event]) -> None:
+        pass
+
+    def release_events(self, events: Sequence[Event]) -> None:
+        pass
+
+
+UNCOUNTED: MemoryAccount = _Uncounted()
+"""The account of readers within the process, which keep up with it."""
 
 
 class Pace:
@@ -68,8 +102,16 @@ class Subscription:
     """One reader's queue. It ends with the run, or with a `stream_reset` if the reader was too slow."""
 
     def __init__(
-        self, leave: Callable[["Subscription"], None], pace: Pace, backlog: int, gather_seconds: float
+        self,
+        leave: Callable[["Subscription"], None],
+        pace: Pace,
+        backlog: int,
+        gather_seconds: float,
+        memory: MemoryAccount = UNCOUNTED,
     ) -> None:
+        self._memory = memory
+        self._taken: Sequence[Event] = ()
+        """Events that the reader is processing."""
         self.last = 0
         """Sequence of the last durable event that the reader has or was offered. It reads missing earlier ones
         itself."""
@@ -95,6 +137,8 @@ class Subscription:
 
     def __exit__(self, *_: object) -> None:
         self._leave(self)
+        self._memory.release_events([*self._taken, *self._events])
+        self._taken, self._events = (), []
 
     def offer(self, events: Sequence[Event]) -> None:
         """Give the reader durable events, in order."""
@@ -122,9 +166,11 @@ class Subscription:
             return
         if len(self._events) + len(events) > self._backlog:
             self._is_cut_off = True
-            self._events.clear()
-        else:
-            self._events += events
+            dropped, self._events = self._events, []
+            self._memory.release_events(dropped)
+            return
+        self._events += events
+        self._memory.hold_events(events)
 
     def _schedule(self, now: float, seconds: float) -> None:
         """Wake the reader after some seconds. A reader that is woken less often gets more at a time."""
@@ -146,14 +192,16 @@ class Subscription:
 
     async def take(self) -> Sequence[Event] | None:
         """Return all events so far, as soon as there are any, or None if the reader was cut off."""
+        self._memory.release_events(self._taken)
+        self._taken = ()
         while not self._events:
             if self._error is not None:
                 raise self._error
             if self._is_cut_off:
                 return None
             await self._wait()
-        events, self._events = self._events, []
-        return events
+        self._taken, self._events = self._events, []
+        return self._taken
 
     async def _wait(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()

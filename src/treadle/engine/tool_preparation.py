@@ -3,6 +3,7 @@ reviewer.
 
 The result is a call that is ready to run, or the events that say why it is not."""
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -27,6 +28,8 @@ from treadle.domain.events import (
 )
 from treadle.domain.excerpts import Excerpt, place_excerpt
 from treadle.domain.ids import ApprovalId, Instant
+from treadle.domain.json_text import is_too_deep
+from treadle.domain.limits import MAX_JSON_DEPTH
 from treadle.domain.secret_refs import make_secret_ref
 from treadle.domain.tools import ToolSpec
 from treadle.engine.deps import EngineDeps
@@ -45,6 +48,8 @@ NO_RAW_SECRETS = (
 )
 
 
+CALLS_PER_TURN = 16
+"""How many calls are prepared before other tasks of the event loop run."""
 READING_TOOL = "read_file"
 """The rules for this tool decide whether the agent may know what a file contains."""
 
@@ -87,7 +92,9 @@ async def prepare_calls(
 async def _prepare_each(
     calls: tuple[Call, ...], ready: list[ReadyCall], refused: list[EventData], run: OwnedRun, deps: EngineDeps
 ) -> None:
-    for call in calls:
+    for number, call in enumerate(calls):
+        if number % CALLS_PER_TURN == CALLS_PER_TURN - 1:
+            await asyncio.sleep(0)  # a reply may have many calls, and other runs go on meanwhile
         try:
             ready.append(await _prepare(call, run, deps))
         except CallRefused as refusal:
@@ -228,6 +235,8 @@ def _make_ready(call: Call, tool: Tool, text: str, arguments: Any, run: OwnedRun
 
 def _parse(call: Call, tool: Tool, text: str) -> Any:
     try:
+        if is_too_deep(text):
+            raise InvalidArguments(f"the arguments are nested more than {MAX_JSON_DEPTH} levels deep.")
         return tool.parse(text)
     except InvalidArguments as error:
         before, reason = f"`{call.name}` was not run: ", str(error)

@@ -3,10 +3,13 @@ truncated.
 
 The full text of a truncated result is stored and can be recalled."""
 
+import msgspec
+
 from treadle.core.context.projection import MIN_RESULT_CHARACTERS, max_result_characters
 from treadle.core.context.truncation import compute_shown_lengths, truncate_text
 from treadle.domain.events import EventData, Redacted, ResultTruncated, ToolCallEnd, ToolCallError, Truncation
 from treadle.domain.excerpts import Excerpt
+from treadle.domain.limits import MAX_RESULT_CHARACTERS, MAX_RESULT_IMAGES
 from treadle.domain.messages import make_sendable
 from treadle.engine.deps import EngineDeps
 from treadle.engine.owned_run import OwnedRun
@@ -27,7 +30,8 @@ async def finish_call(
     failure: CallFailure = PLAIN_FAILURE,
 ) -> tuple[EventData, ...]:
     """Return the events that end a call, from its result. `failure` holds the facts if the result is an error."""
-    call, returned = item.call, result
+    call = item.call
+    result = returned = limit_result(result)
     if deps.hooks or run.state.agent.hooks:
         try:
             result = await _apply_hooks(item, result, run, deps)
@@ -63,6 +67,20 @@ async def finish_call(
         result.images,
     )
     return (*events, ended)
+
+
+def limit_result(result: Observation) -> Observation:
+    """Return a result within the limits of every tool. Hooks and the redactor never read more."""
+    content, images = result.content, result.images
+    if len(content) <= MAX_RESULT_CHARACTERS and len(images) <= MAX_RESULT_IMAGES:  # nearly always
+        return result
+    if len(content) > MAX_RESULT_CHARACTERS:
+        dropped = len(content) - MAX_RESULT_CHARACTERS
+        content = f"{content[:MAX_RESULT_CHARACTERS]}\n[… {dropped} more characters were dropped …]"
+    if len(images) > MAX_RESULT_IMAGES:
+        content += f"\n[… {len(images) - MAX_RESULT_IMAGES} more images were dropped …]"
+        images = images[:MAX_RESULT_IMAGES]
+    return msgspec.structs.replace(result, content=content, images=images)
 
 
 def _redact(content: str, call_id: str, deps: EngineDeps, events: list[EventData]) -> str:

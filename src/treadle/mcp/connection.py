@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from contextvars import ContextVar
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,14 +18,19 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from pydantic import FileUrl, ValidationError
 
+from treadle.domain.limits import (
+    MAX_MCP_CURSOR_CHARACTERS,
+    MAX_MCP_PAGES,
+    MAX_MCP_TITLE_CHARACTERS,
+    MAX_MCP_TOOLS,
+)
 from treadle.mcp.elicitation import ask_person
+from treadle.mcp.messages import cut
 from treadle.mcp.pins import hash_tool
 from treadle.mcp.results import make_observation
 from treadle.mcp.transports import RunningServer, Transport
 from treadle.ports.tool import Observation, ToolContext, ToolError
 
-MAX_TOOLS = 2000
-MAX_PAGES = 100
 LOST = frozenset(((types.INVALID_REQUEST, "Session terminated"), (types.CONNECTION_CLOSED, "Connection closed")))
 """Codes and messages of the errors with which the client library reports a lost connection. Servers use the same
 codes for other errors."""
@@ -145,7 +151,7 @@ class ServerConnection:
     def title(self) -> str:
         """How the server names itself, with its version."""
         info = self._client.server_info
-        return "" if info is None else f"{info.name} {info.version}".strip()
+        return "" if info is None else cut(f"{info.name} {info.version}".strip(), MAX_MCP_TITLE_CHARACTERS)
 
     @property
     def protocol(self) -> str:
@@ -167,18 +173,25 @@ class ServerConnection:
         self._server.tools = {}
         cursor: str | None = None
         valid: set[str] = set()
+        cursors: set[str] = set()
         try:
-            for _ in range(MAX_PAGES):
+            for _ in range(MAX_MCP_PAGES):
                 page = await self._client.list_tools(cursor=cursor)
                 valid |= {tool.name for tool in page.tools}
                 cursor = page.next_cursor
-                if cursor is None or len(self._server.tools) > MAX_TOOLS:
+                if cursor is None or cursor in cursors or len(self._server.tools) > MAX_MCP_TOOLS:
                     break
+                if len(cursor) > MAX_MCP_CURSOR_CHARACTERS:
+                    raise ConnectionFailed(f"it sent a cursor of more than {MAX_MCP_CURSOR_CHARACTERS} characters")
+                cursors.add(cursor)
         except BaseException:
             self._server.tools = before
             raise
         # The SDK leaves out tools that break the protocol, for example with invalid header names.
-        self._server.tools = {name: raw for name, raw in self._server.tools.items() if name in valid}
+        listed = {name: raw for name, raw in self._server.tools.items() if name in valid}
+        self._server.tools = dict(islice(listed.items(), MAX_MCP_TOOLS))
+        if len(listed) > MAX_MCP_TOOLS or cursor is not None:
+            log.warning("the MCP server %s lists too many tools; %d are used", self.name, len(self._server.tools))
         self._hashes = {}
 
     async def _handle_notification(self, message: Any) -> None:
@@ -270,7 +283,7 @@ async def _wait_first(*events: asyncio.Event) -> None:
 def _make_progress(context: ToolContext) -> ProgressFnT:
     async def report(progress: float, total: float | None, message: str | None) -> None:
         share = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
-        context.progress(f"{share} {message}\n" if message else f"{share}\n")
+        context.progress(f"{share} {cut(message)}\n" if message else f"{share}\n")
 
     return report
 

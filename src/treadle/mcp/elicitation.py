@@ -3,26 +3,31 @@
 This module imports the SDK. Import it only where a server is used."""
 
 import json
+from itertools import islice
 from typing import Any, cast
 
 import mcp_types as types
 
 from treadle.domain.inert_text import make_inert
+from treadle.domain.limits import MAX_MCP_FIELDS, MAX_MCP_TEXT_CHARACTERS
 from treadle.ports.tool import ToolContext
 
-MAX_CHARACTERS = 2000
 DECLINED = frozenset(("decline", "no", "cancel"))
 
 
 async def ask_person(server: str, params: types.ElicitRequestParams, context: ToolContext) -> types.ElicitResult:
     """Ask, and return the answer in the form that the server requested. Without an answer, decline."""
-    message = make_inert(params.message)[:MAX_CHARACTERS]
+    message = make_inert(params.message[:MAX_MCP_TEXT_CHARACTERS])[:MAX_MCP_TEXT_CHARACTERS]
     lead = f"The MCP server `{server}` asks: {message}"
     if isinstance(params, types.ElicitRequestURLParams):
-        answer = await context.ask(f"{lead} (Open {make_inert(params.url)[:MAX_CHARACTERS]})", ("done", "decline"))
+        answer = await context.ask(
+            f"{lead} (Open {make_inert(params.url)[:MAX_MCP_TEXT_CHARACTERS]})", ("done", "decline")
+        )
         return types.ElicitResult(action="accept" if answer == "done" else "decline")
     schema = _to_dict(params.requested_schema)
     fields: dict[str, Any] = schema.get("properties") or {}
+    if len(fields) > MAX_MCP_FIELDS:
+        return types.ElicitResult(action="decline")
     if not fields:
         answer = await context.ask(lead, ("accept", "decline"))
         return types.ElicitResult(action="accept" if answer == "accept" else "decline", content={})
@@ -53,7 +58,7 @@ def _options(field: dict[str, Any]) -> tuple[str, ...]:
     if field.get("type") == "boolean":
         return ("yes", "no")
     values = field.get("enum") or [each.get("const") for each in field.get("oneOf") or ()]
-    return tuple(make_inert(str(value))[:200] for value in values)
+    return tuple(make_inert(str(value)[:200]) for value in islice(values, MAX_MCP_FIELDS))
 
 
 def _decode(answer: str | None) -> dict[str, Any] | None:

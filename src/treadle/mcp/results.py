@@ -8,13 +8,12 @@ from typing import Any
 
 import mcp_types as types
 
+from treadle.domain.limits import MAX_MCP_IMAGE_BYTES, MAX_MCP_IMAGES
 from treadle.domain.messages import Image
 from treadle.ports.tool import Observation
 
 IMAGE_TYPES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 """The types that every provider with vision accepts."""
-MAX_IMAGES = 8
-MAX_IMAGE_BYTES = 5 * 2**20
 EMPTY = "(The tool returned nothing.)"
 
 
@@ -54,7 +53,12 @@ def _describe_block(block: Any, images: list[Image]) -> str:
 
 def _describe_image(data: str, kind: str, images: list[Image]) -> str:
     size = len(data) * 3 // 4
-    if kind not in IMAGE_TYPES or size > MAX_IMAGE_BYTES or len(images) == MAX_IMAGES or not _is_base64(data):
+    if (
+        kind not in IMAGE_TYPES
+        or size > MAX_MCP_IMAGE_BYTES
+        or len(images) == MAX_MCP_IMAGES
+        or not _is_base64(data)
+    ):
         return f"[image, {kind}, {_format_size(data)}, not shown]"
     images.append(Image(kind, data))
     return f"[image {len(images)}, {kind}]"

@@ -15,21 +15,13 @@ from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
+from treadle.domain.limits import MAX_MCP_MESSAGE_BYTES, MAX_MCP_NOISE_BYTES
+from treadle.mcp.messages import UNREADABLE, MessageLimits, ServerFault, find_answered_request, make_error
 from treadle.ports.sandbox import Program, Programs, RunningProgram
 
-MAX_MESSAGE_BYTES = 16 * 2**20
-"""The largest message of a server. A server that sends a larger one is stopped."""
-MAX_NOISE_BYTES = 2**20
-"""Bytes that are not messages which a server may write to its standard output."""
-MAX_UNASKED_MESSAGES = 5000
-"""Messages that a server may send between two responses, for example progress."""
 STOP_SECONDS = 2.0
 """How long a program may take to end after its input was closed."""
 CONNECT_SECONDS = 10.0
-
-
-class ServerFault(Exception):
-    """The server broke the rules and is stopped. The message says how."""
 
 
 class RunningServer:
@@ -42,10 +34,17 @@ class RunningServer:
         self.tools: dict[str, dict[str, Any]] = {}
         """The raw objects of the tools that were listed, by name."""
         self.ended = asyncio.Event()
+        self._limits = MessageLimits()
 
-    def note_message(self, message: SessionMessage | Exception) -> None:
+    def receive(self, message: SessionMessage) -> SessionMessage:
+        """Return a message within the limits. Raise ServerFault if the server floods the connection."""
+        message = self._limits.apply(message)
+        self._note_tools(message)
+        return message
+
+    def _note_tools(self, message: SessionMessage) -> None:
         """Keep the raw objects of tools. The SDK drops what its models do not know."""
-        if not isinstance(message, SessionMessage) or not isinstance(message.message, types.JSONRPCResponse):
+        if not isinstance(message.message, types.JSONRPCResponse):
             return
         listed: Any = message.message.result.get("tools")
         for item in cast("list[Any]", listed) if isinstance(listed, list) else ():
@@ -62,7 +61,7 @@ async def open_program(
     programs: Programs, program: Program, server: RunningServer
 ) -> AsyncGenerator[TransportStreams]:
     """Start a program and exchange messages with it. It is stopped at the end, with everything that it started."""
-    process = await programs.start(program, MAX_MESSAGE_BYTES)
+    process = await programs.start(program, MAX_MCP_MESSAGE_BYTES)
     incoming, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write_stream, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
 
@@ -105,28 +104,27 @@ async def open_program(
 
 
 async def _read_messages(process: RunningProgram, server: RunningServer, send: Callable[[Any], Any]) -> None:
-    noise = unasked = 0
+    noise = 0
     while True:
         try:
             line = await process.output.readuntil()
         except asyncio.IncompleteReadError:
             return
         except asyncio.LimitOverrunError:
-            raise ServerFault(f"it sent a message of more than {MAX_MESSAGE_BYTES // 2**20} MB") from None
+            raise ServerFault(f"it sent a message of more than {MAX_MCP_MESSAGE_BYTES // 2**20} MB") from None
         if not line.strip():
             noise += len(line)
         else:
             try:
                 message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
             except (ValueError, RecursionError):
-                noise += len(line)
+                if (request := find_answered_request(line)) is None:
+                    noise += len(line)
+                else:
+                    await send(SessionMessage(make_error(request)))
             else:
-                is_answer = isinstance(message, types.JSONRPCResponse | types.JSONRPCError)
-                unasked = 0 if is_answer else unasked + 1
-                found = SessionMessage(message)
-                server.note_message(found)
-                await send(found)
-        if noise > MAX_NOISE_BYTES or unasked > MAX_UNASKED_MESSAGES:
+                await send(server.receive(SessionMessage(message)))
+        if noise > MAX_MCP_NOISE_BYTES:
             raise ServerFault("it floods its standard output")
 
 
@@ -151,8 +149,8 @@ class _LimitedStream(httpx2.AsyncByteStream):
         received = 0
         async for chunk in self._stream:
             received += len(chunk)
-            if received > MAX_MESSAGE_BYTES:
-                raise httpx2.ReadError(f"a response of more than {MAX_MESSAGE_BYTES // 2**20} MB")
+            if received > MAX_MCP_MESSAGE_BYTES:
+                raise httpx2.ReadError(f"a response of more than {MAX_MCP_MESSAGE_BYTES // 2**20} MB")
             yield chunk
 
     async def aclose(self) -> None:
@@ -176,14 +174,17 @@ def make_http_client(
 async def open_url(url: str, client: httpx2.AsyncClient, server: RunningServer) -> AsyncGenerator[TransportStreams]:
     """Exchange messages with a server at an address."""
     async with client:
-        transport = streamable_http_client(url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES)
+        transport = streamable_http_client(url, http_client=client, max_sse_event_size=MAX_MCP_MESSAGE_BYTES)
         async with transport as (read_stream, write_stream):
             yield _TappedStream(read_stream, server), write_stream
     server.ended.set()
 
 
 class _TappedStream:
-    """Passes messages on, and shows them to the server's record."""
+    """Passes messages on within the limits, and shows them to the server's record.
+
+    The SDK reports a message that it cannot parse without the request that it answers, and the caller would wait
+    for its whole timeout. The connection ends instead."""
 
     def __init__(self, stream: Any, server: RunningServer) -> None:
         self._stream = stream
@@ -194,9 +195,22 @@ class _TappedStream:
         return getattr(self._stream, "last_context", None)
 
     async def receive(self) -> SessionMessage | Exception:
-        item = await self._stream.receive()
-        self._server.note_message(item)
-        return item
+        return self._check(await self._stream.receive())
+
+    def _check(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
+        if not isinstance(item, SessionMessage):
+            if isinstance(item, ValueError | RecursionError):
+                self._end(UNREADABLE)
+            return item
+        try:
+            return self._server.receive(item)
+        except ServerFault as fault:
+            self._end(str(fault))
+            return fault
+
+    def _end(self, fault: str) -> None:
+        self._server.fault = self._server.fault or fault
+        self._server.ended.set()
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -205,9 +219,7 @@ class _TappedStream:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
-        item = await self._stream.__anext__()
-        self._server.note_message(item)
-        return item
+        return self._check(await self._stream.__anext__())
 
     async def __aenter__(self) -> Self:
         await self._stream.__aenter__()

@@ -13,7 +13,7 @@ from treadle.domain.ids import RunId
 from treadle.domain.users import UserId
 from treadle.engine.event_hub import EventHub
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS
-from treadle.operations.run_stream import is_already_shown
+from treadle.operations.run_stream import ShownText, is_already_shown
 from treadle.ports.journal import PositionedEvent, RunFilter, Runs
 
 GATHER_SECONDS = 0.02
@@ -42,7 +42,7 @@ async def durable_feed(
             hub.raise_if_lost()
             news.clear()
             reached = await runs.position() if is_part else 0
-            while page := await runs.after(last, agents, owner=owner):
+            while page := await hub.shared.read_feed(runs, last, agents, owner):
                 yield page
                 last = page[-1].position
             last = max(last, reached)  # the events of other runs are not looked at again
@@ -66,7 +66,7 @@ async def live_feed(
             if hub.changes != changes:  # a token alone needs no look at the journal
                 changes = hub.changes
                 reached = await runs.position()
-                while page := await runs.after(last, agents, owner=owner):
+                while page := await hub.shared.read_feed(runs, last, agents, owner):
                     if missed := live.take_missed():
                         yield (missed,)
                     if is_caught_up and (events := live.take()):  # these were shown before the page was committed
@@ -99,7 +99,7 @@ class LiveEvents:
         self._news = news
         self._seen: dict[RunId, int] = {}
         """The last durable event of each run in progress that the reader has."""
-        self._texts: dict[RunId, Token] = {}
+        self._texts: dict[RunId, ShownText] = {}
         """The text that was in flight when a run was first listened to, which the reader got in one piece."""
         self._events: list[Event] = []
         self._missed = 0
@@ -119,7 +119,7 @@ class LiveEvents:
         self._hub.add_reader(run_id, self)
         text = self._hub.make_live_text_event(run_id)
         if text is not None and isinstance(text.data, Token):
-            self._texts[run_id] = text.data
+            self._texts[run_id] = ShownText(text.data.request, text.data.attempt, len(text.data.text))
             self._events.append(text)
 
     def with_live(self, page: Sequence[PositionedEvent]) -> Iterator[Sequence[PositionedEvent | Event]]:

@@ -1,7 +1,9 @@
 """Follows a run: the events in its journal, the text that is being generated, and then all further events, with no
 gaps or duplicates."""
 
-from collections.abc import AsyncGenerator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -10,8 +12,8 @@ from treadle.domain.envelope import Event
 from treadle.domain.events import RunEnd, Token
 from treadle.domain.ids import RunId
 from treadle.engine.event_hub import EventHub, make_stream_reset
-from treadle.engine.subscription import MAX_BACKLOG_EVENTS
-from treadle.operations.journal_pages import PAGE
+from treadle.engine.shared_events import FIRST_PAGE, choose_page_size
+from treadle.engine.subscription import MAX_BACKLOG_EVENTS, UNCOUNTED, MemoryAccount, Subscription
 from treadle.ports.journal import Journal, RunRecord, Runs
 
 
@@ -26,6 +28,16 @@ class StreamReader(Struct, frozen=True):
     """Seconds for which live events are collected before they are sent."""
     record: RunRecord | None = None
     """The run as the caller has just read it, if it had reached at least `after`; None: look it up."""
+    memory: MemoryAccount = UNCOUNTED
+    """Counts the events that wait for the reader."""
+
+
+class ShownText(Struct, frozen=True, gc=False):
+    """Text that a late reader received in one piece. The text itself is not kept."""
+
+    request: int
+    attempt: int
+    length: int
 
 
 async def follow_run(
@@ -33,54 +45,91 @@ async def follow_run(
 ) -> AsyncGenerator[Sequence[Event], None]:
     """Yield the events of a run after a sequence, in batches of what is available.
 
-    Ends after `run_end`, or after a `stream_reset` if the reader was too slow."""
-    run_id = reader.run_id
-    with hub.subscribe(run_id, reader.backlog, reader.gather_seconds) as live:
+    Ends after `run_end`, or after a `stream_reset` if the reader was too slow. No event is held between batches."""
+    run_id, memory = reader.run_id, reader.memory
+    read = partial(hub.shared.read, journal, run_id)
+    with hub.subscribe(run_id, reader.backlog, reader.gather_seconds, memory) as live:
         record = reader.record or await runs.record(run_id)
-        origin, last, ended, more = record.origin, reader.after, record.outcome is not None, True
+        origin, last, ended = record.origin, reader.after, record.outcome is not None
         live.last = max(live.last, min(last, record.sequence))
-        while more and (page := await journal.read(run_id, last, PAGE)):
+        size, more = FIRST_PAGE, True
+        while more and (page := await read(last, size)):
             last, ended = page[-1].sequence, ended or isinstance(page[-1].data, RunEnd)
             live.last = max(live.last, last)
-            more = len(page) == PAGE
+            more, size = len(page) == size, choose_page_size(page)
+            memory.hold_events(page)
+            await asyncio.sleep(0)  # readers that are disconnected because of this return their memory first
             yield page
+            memory.release_events(page)
+            del page
         live.catching_up = False
-        caught_up = hub.live_text(run_id)
-        if caught_up is not None and (caught_up.request > last or not caught_up.text):
-            caught_up = None  # its request is still to come, followed by all of its text
-        if caught_up is not None:
-            yield (hub.make_event(origin, caught_up.request, caught_up),)
-        if ended:
-            return
-        while (batch := await live.take()) is not None:
-            news: list[Event] = []
-            for event in batch:
-                if not event.durable:
-                    if caught_up is None or not is_already_shown(event, caught_up):
-                        news.append(event)
-                elif event.sequence > last:
-                    if event.sequence > last + 1:  # commits of another process are not published here
-                        news += await journal.read(run_id, last, event.sequence - last - 1)
-                    last = event.sequence
-                    news.append(event)
-                else:
-                    news.clear()  # older than what the reader already has from the journal
-                if ended := isinstance(event.data, RunEnd):
-                    break  # later items are older, from another process
-            if news:
-                yield news
-            if ended:
+        shown: ShownText | None = None
+        text = hub.list_live_tokens(run_id)
+        if text and text[-1].request <= last:  # otherwise all of it is still to come
+            shown = ShownText(text[-1].request, text[-1].attempt, text[-1].offset + len(text[-1].text))
+            memory.hold(shown.length)
+            while text:
+                token = text.pop(0)
+                yield (hub.make_event(origin, token.request, token),)
+                memory.hold(-len(token.text))
+                del token
+        while not ended:
+            news = await _take_news(live, _Seen(last, shown), read)
+            if news is None:
+                yield (hub.make_event(origin, last, make_stream_reset(last)),)
                 return
-        yield (hub.make_event(origin, last, make_stream_reset(last)),)
+            last, ended = news.last, news.ended
+            if news.events:
+                yield news.events
+            del news
 
 
-def is_already_shown(event: Event, caught_up: Token) -> bool:
+class _Seen(Struct, frozen=True):
+    """What a reader has: all durable events up to `last`, and perhaps a live text."""
+
+    last: int
+    text: ShownText | None
+
+
+class _News(Struct, frozen=True):
+    """Events that are new to a reader, and where it is after them."""
+
+    events: list[Event]
+    last: int
+    ended: bool
+
+
+async def _take_news(
+    live: Subscription, seen: _Seen, read: Callable[[int, int], Awaitable[Sequence[Event]]]
+) -> _News | None:
+    """Return the events that the reader lacks, as soon as there are any, or None if it was cut off."""
+    batch = await live.take()
+    if batch is None:
+        return None
+    news, last, ended = list[Event](), seen.last, False
+    for event in batch:
+        if not event.durable:
+            if seen.text is None or not is_already_shown(event, seen.text):
+                news.append(event)
+        elif event.sequence > last:
+            if event.sequence > last + 1:  # commits of another process are not published here
+                news += await read(last, event.sequence - last - 1)
+            last = event.sequence
+            news.append(event)
+        else:
+            news.clear()  # older than what the reader already has from the journal
+        if ended := isinstance(event.data, RunEnd):
+            break  # later items are older, from another process
+    return _News(news, last, ended)
+
+
+def is_already_shown(event: Event, shown: ShownText) -> bool:
     """Return whether a token is part of the text that a late reader received in one piece."""
     data = event.data
     return (
         isinstance(data, Token)
-        and (data.request, data.attempt) == (caught_up.request, caught_up.attempt)
-        and data.offset < len(caught_up.text)
+        and (data.request, data.attempt) == (shown.request, shown.attempt)
+        and data.offset < shown.length
     )
 
 

@@ -192,7 +192,10 @@ class LocalService:
         """Send a message to a run in progress, for its next step or at once."""
         from treadle.operations.submissions import check_message, redact_message
 
-        check_message(message)
+        if len(message.parts) > 1:
+            check_message(message, (await self.agent_of(run_id)).limits.max_attachment_bytes)
+        else:
+            check_message(message)
         if await self._is_command(run_id):
             raise InvalidState(
                 f"{run_id} is a session command and accepts no message. Send the message to its session."

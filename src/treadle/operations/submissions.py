@@ -11,10 +11,12 @@ from msgspec import Struct
 from treadle.core.context.projection import max_cost
 from treadle.core.tools.permissions import check_examples
 from treadle.domain.agents import AgentSpec
+from treadle.domain.attachments import check_attached_parts
 from treadle.domain.commands import CompactSession, SessionCommand, parse_command
 from treadle.domain.errors import InvalidState, MissingKey, SizeLimitExceeded, UnknownModel, UsageError
 from treadle.domain.events import Redacted, RunQueued
 from treadle.domain.ids import RunId, SessionId, TokenId
+from treadle.domain.limits import DEFAULT_MAX_ATTACHMENT_BYTES
 from treadle.domain.messages import MESSAGE_LIMIT, Message, Part, Text
 from treadle.domain.permissions import ApprovalRule, Asker
 from treadle.domain.quotas import Quotas
@@ -167,7 +169,9 @@ class Admission:
         agent, command = submission.agent, submission.command
         _check_user(submission.user)
         await refuse_unless_running(agent.name, self._books)
-        check_message(submission.message)
+        check_message(submission.message, agent.limits.max_attachment_bytes)
+        for earlier in submission.before:
+            check_attached_parts(earlier.parts, agent.limits.max_attachment_bytes)
         _check_beginning(submission)
         calls_model = command is None or isinstance(command, CompactSession)  # a model writes the summary
         if calls_model:
@@ -266,7 +270,9 @@ def _check_beginning(submission: Submission) -> None:
     _check_length("The text of the instructions", submission.instructions)
 
 
-def check_message(message: Message) -> None:
+def check_message(message: Message, max_attachment_bytes: int = DEFAULT_MAX_ATTACHMENT_BYTES) -> None:
+    """Raise UsageError if a message or an attachment of it is too large, or if it is empty."""
+    check_attached_parts(message.parts, max_attachment_bytes)
     _check_length("The message", message.text)
     if not message.text.strip() and len(message.parts) == 1:
         raise UsageError("The message is empty. Write what the agent should do.")

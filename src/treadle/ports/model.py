@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from treadle.domain.agents import ModelSettings
 from treadle.domain.events import ModelErrorKind, StopReason
+from treadle.domain.limits import DEFAULT_MAX_CALLS
 from treadle.domain.messages import Message, Part
 from treadle.domain.models import Profile
 from treadle.domain.runs import Usage
@@ -71,6 +72,8 @@ class ModelRequest(Struct, frozen=True):
     """Send a blank where reasoning is missing, because the provider refused the conversation without it."""
     aside: str = ""
     """Sent after the conversation, with this request only. Only requests of older journals have it."""
+    max_calls: int = DEFAULT_MAX_CALLS
+    """Maximum tool calls of the reply. An adapter drops further calls while they arrive, and counts them."""
 
 
 class TextDelta(Struct, frozen=True, gc=False):
@@ -98,6 +101,12 @@ class Completed(Struct, frozen=True):
     raw_stop: str | None = None
     dropped_calls: tuple[str, ...] = ()
     """Names of calls that must not run and are left out, because the reply was truncated or filtered."""
+    excess_calls: int = 0
+    """Number of calls left out because they exceed `ModelRequest.max_calls`."""
+
+
+class RecordedReply(Completed, frozen=True):
+    """A reply from a journal. It was limited when it was recorded, perhaps by other limits, and is not changed."""
 
 
 class Failed(Struct, frozen=True):

@@ -39,6 +39,7 @@ WORDING = {
     "approval_requested": ("reason",),
     "budget_hint": ("note",),
     "call_written": ("note",),
+    "calls_dropped": ("note",),
     "command_obeyed": ("said",),
     "compaction_failed": ("reason",),
     "continuation": ("note",),

@@ -21,6 +21,7 @@ from treadle.ports.model import (
     Failed,
     ModelRequest,
     ReasoningDelta,
+    RecordedReply,
     Resolved,
     Show,
     TextDelta,
@@ -192,7 +193,9 @@ class RecordedModel:
                         script.monotonic = began + first / 1000
                         show(TextDelta(Message("assistant", parts).text))
                     script.monotonic = began + duration / 1000
-                    return Completed(parts, data.stop, data.usage, data.raw_stop, data.dropped_calls)
+                    return RecordedReply(
+                        parts, data.stop, data.usage, data.raw_stop, data.dropped_calls, data.excess_calls
+                    )
                 case e.LlmError(duration_ms=duration):
                     script.monotonic = began + duration / 1000
                     return self._make_failure(data)

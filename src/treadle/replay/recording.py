@@ -27,6 +27,7 @@ WRITTEN = (
     e.ProcessKilled, e.SandboxDenied, e.ContextTrimmed, e.CompactionStarted, e.CompactionFailed, e.ContextCompacted,
     e.SegmentOpened, e.CommandObeyed, e.CompactionUndone, e.MessagePinned, e.LoopWarning, e.StuckDetected,
     e.RecoveryAction, e.EmptyTurn, e.Continuation, e.CallWritten, e.OutputRejected, e.BudgetHint, e.PhantomAction,
+    e.CallsDropped,
     e.ApprovalRequested, e.ApprovalDecided, e.ApprovalExpired, e.ClarifyRequested, e.SecretUsed, e.SecretDenied,
     e.Redacted, e.BudgetReserved, e.BudgetExhausted, e.QuotaWarning, e.QuotaExceeded, e.MemoryRecalled,
     e.MemorySaved, e.MemoryFlushed, e.JournalWritten, e.MemoryDegraded, e.AgentSpawn, e.AgentTold, e.AgentAnswered,

@@ -23,6 +23,7 @@ _ALWAYS: Final = (
     "quarantine",
     "approval",
     "written_call",
+    "calls",
 )
 
 _WARNS: Final[dict[type[EventData], tuple[str, Verdict]]] = {
@@ -32,6 +33,7 @@ _WARNS: Final[dict[type[EventData], tuple[str, Verdict]]] = {
     e.EmptyTurn: ("empty", "warn"),
     e.Continuation: ("continuation", "warn"),
     e.CallWritten: ("written_call", "warn"),
+    e.CallsDropped: ("calls", "warn"),
     e.OutputRejected: ("output", "warn"),
     e.BudgetHint: ("budget_hint", "warn"),
     e.ContextTrimmed: ("context", "warn"),

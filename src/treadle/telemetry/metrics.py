@@ -162,6 +162,7 @@ class MetricsWatcher:
             e.EmptyTurn: self._count_guard,
             e.Continuation: self._count_guard,
             e.CallWritten: self._count_guard,
+            e.CallsDropped: self._count_guard,
             e.OutputRejected: self._count_guard,
             e.BudgetHint: self._count_guard,
             e.QuotaWarning: self._count_guard,

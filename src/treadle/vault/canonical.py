@@ -1,8 +1,9 @@
 """Canonical text: escapes are decoded, and invisible characters that split words are dropped.
 
 Percent, `\\u0041`, `\\x41`, `\\101`, `&#65;`, `&#x41;` and named entities are decoded, even if they were
-escaped more than once. White space, backslashes, NULs (UTF-16 read as text), ANSI sequences and zero-width
-characters are dropped. Secrets and texts are compared in this form, so any mixture of these is found."""
+escaped more than once. White space, backslashes, NULs (UTF-16 read as text), replacement characters, ANSI sequences
+and zero-width characters are dropped, and letters are compared in lower case. Secrets and texts are compared in
+this form, so any mixture of these is found."""
 
 import html
 import re
@@ -12,7 +13,7 @@ from typing import NamedTuple
 _HEX = "[0-9A-Fa-f]"
 _INVISIBLE = (
     "\x00-\x08\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
-    "\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff"
+    "\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\ufffd\udc80-\udcff\U000e0000-\U000e0fff"
 )
 _SPECIAL = re.compile(f"[%\\\\&{_INVISIBLE}]")
 _ESC = r"(?:\x1b|\\+(?:u001[bB]|x1[bB]|033|e))"
@@ -62,6 +63,14 @@ _RUN = re.compile(rf"[^%\\&\s{_INVISIBLE}]+")
 
 def canonicalize(text: str) -> str:
     return "".join((_unescape(text) if is_special(text) else text).split())
+
+
+def fold_case(text: str) -> str:
+    """Return the text in lower case, with as many characters as before."""
+    folded = text.lower()
+    if len(folded) == len(text):
+        return folded
+    return "".join([lower if len(lower := character.lower()) == 1 else character for character in text])
 
 
 def is_special(text: str) -> bool:

@@ -41,6 +41,10 @@ def list_decoded_forms(value: str) -> Mapping[str, bool]:
     lines = value.splitlines() if len(value.splitlines()) > 1 else []
     plain = [text for text in (value, *lines) if not _PEM_FRAME.fullmatch(text.strip())]
     forms = {form: False for text in plain if len(form := canonicalize(text)) >= MIN_FORM_CHARS}
+    for text in plain:
+        for garbled in _list_garbled(text):
+            if len(form := canonicalize(garbled)) >= MIN_FORM_CHARS:
+                forms.setdefault(form, False)
     for text, may_break in list_forms(value).items():
         if may_break:
             forms.setdefault(canonicalize(text), False)
@@ -53,6 +57,15 @@ def list_decoded_forms(value: str) -> Mapping[str, bool]:
         for rest in _cut_escape_ends(form):
             forms.setdefault(rest, tail)
     return forms
+
+
+def _list_garbled(text: str) -> Iterator[str]:
+    """Yield a text in UTF-16 as programs show it that take it for UTF-8 or Latin-1. ASCII needs no such form: what
+    is between its letters is dropped."""
+    if not text.isascii():
+        for value in _encode_text(text)[1:]:
+            yield value.decode("utf-8", "replace")
+            yield value.decode("latin-1")
 
 
 def _cut_escape_ends(form: str) -> Iterator[str]:

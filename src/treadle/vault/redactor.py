@@ -4,6 +4,7 @@ mark."""
 from collections.abc import Iterable, Mapping
 
 from treadle.ports.vault import Redaction
+from treadle.vault.canonical import fold_case
 from treadle.vault.encoded_forms import list_decoded_forms, list_forms, list_tailed_forms
 from treadle.vault.scanner import DecodedReading, Find, Form, Index, PlainReading, TextReading
 
@@ -28,7 +29,8 @@ class SecretRedactor:
             tailed_forms = list_tailed_forms(value)
             for text in list_forms(value):
                 known.setdefault(text, Form(text, name, text in tailed_forms))
-            for text, tail in list_decoded_forms(value).items():
+            for form, tail in list_decoded_forms(value).items():
+                text = fold_case(form)
                 decoded.setdefault(text, Form(text, name, tail))
         self._plain = Index(known.values())
         self._decoded = Index(decoded.values())

@@ -15,6 +15,7 @@ from treadle.vault.canonical import (
     CanonicalToken,
     canonicalize,
     find_stable_end,
+    fold_case,
     is_special,
     iterate_tokens,
 )
@@ -208,12 +209,12 @@ class DecodedReading:
             taken = chunk[:done]
             if may_decode and is_special(taken):
                 self._note_place()
-                self._canonical += canonicalize(taken)
+                self._canonical += fold_case(canonicalize(taken))
                 self._decoded += done
                 self._plain_from = self._decoded
                 self._note_place()
             else:
-                self._canonical += "".join(taken.split())
+                self._canonical += fold_case("".join(taken.split()))
                 self._decoded += done
             if self._known_places[-1][1] + self.CHUNK <= self._decoded:
                 self._note_place()

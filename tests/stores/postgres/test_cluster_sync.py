@@ -78,8 +78,8 @@ class LiveText:
         self.origin = origin
         self.said = Token(request, 1, 0, text)
 
-    def make_token(self) -> Token:
-        return self.said
+    def make_tokens(self) -> list[Token]:
+        return [self.said]
 
 
 async def request_model(there: Side, claim: Claim) -> int:
@@ -418,7 +418,7 @@ def test_late_live_events_are_not_shown(url: str, monkeypatch: pytest.MonkeyPatc
                 await there.process.end(claim, replied)
                 rest = [event.type async for batch in events for event in batch]
             assert rest == ["llm_response", "run_end"]
-            assert here.hub.live_text(run_id) is None
+            assert not here.hub.has_live_text(run_id)
 
     asyncio.run(scenario())
 

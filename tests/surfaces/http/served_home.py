@@ -13,6 +13,7 @@ from tests.fake_endpoint import Behaviour, FakeEndpoint, Policy, calls, fragment
 from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.domain.access import SCOPES, Scope, Visibility
+from treadle.domain.limits import DEFAULT_STREAM_MEMORY_BYTES
 from treadle.domain.quotas import Quotas
 from treadle.operations.token_service import NewToken
 from treadle.ports.clock import Clock
@@ -123,6 +124,7 @@ async def serve_home(
     policy: Policy | None = None,
     database: str | None = None,
     streams_per_token: int | None = None,
+    stream_memory: int = DEFAULT_STREAM_MEMORY_BYTES,
     clock: Clock | None = None,
 ) -> AsyncGenerator[ServedHome, None]:
     """Serve an engine. Every message gets the answer `Done.`, unless a script or a policy says otherwise."""
@@ -135,7 +137,7 @@ async def serve_home(
             app, listener = make_application(engine), bind_socket("127.0.0.1", 0)
             admin = await engine.context.access.create(NewToken("admin", SCOPES))
             origins = ("https://console.example",)
-            async with serve_over_tcp(app, listener, (), origins, streams_per_token) as streams:
+            async with serve_over_tcp(app, listener, (), origins, streams_per_token, stream_memory) as streams:
                 port = listener.getsockname()[1]
                 yield ServedHome(engine, home, endpoint, app, port, http, admin.secret, streams)
 

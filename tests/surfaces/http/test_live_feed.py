@@ -124,7 +124,7 @@ def test_a_slow_reader_learns_what_it_missed_and_loses_no_durable_event(
                         break
             missed = sum(each.events for each in taken if isinstance(each, feed.Missed))
             assert missed
-            assert b": %d live events were dropped" % missed in frame_feed_item(feed.Missed(missed))
+            assert b": %d live events were dropped" % missed in b"".join(frame_feed_item(feed.Missed(missed)))
             durable = [each.event.sequence for each in taken if isinstance(each, PositionedEvent)]
             assert durable == list(range(1, len(durable) + 1))
 

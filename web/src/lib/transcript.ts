@@ -170,6 +170,7 @@ export class Transcript {
       case "quota_exceeded":
       case "compaction_failed":
       case "phantom_action":
+      case "calls_dropped":
         return this.#note(key, at, event.type, text(data.reason) || text(data.content) || text(data.message), "warn");
       case "resume_requested":
       case "context_compacted":

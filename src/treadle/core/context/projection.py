@@ -72,6 +72,7 @@ def project(state: RunState, tools_offered: bool, profile: Profile) -> ModelRequ
         plain=state.attempts.plain,
         filled=state.attempts.filled and not state.attempts.plain,
         aside=state.attempts.aside,
+        max_calls=state.agent.limits.max_calls,
     )
 
 

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from treadle.core.context.memory_prompt import list_recalled_lines
 from treadle.core.context.tokens import estimate_message
+from treadle.domain.limits import MAX_CALL_ID_CHARACTERS
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse, make_sendable
 from treadle.ports.model import Conversation
 
@@ -127,7 +128,8 @@ def make_call_ids_unique(parts: tuple[Part, ...], taken: Callable[[str], bool], 
     unique: list[Part] = []
     for index, part in enumerate(parts):
         if isinstance(part, ToolUse):
-            wanted = part.call_id or f"{prefix}_{index}"
+            is_long = len(part.call_id) > MAX_CALL_ID_CHARACTERS
+            wanted = f"{prefix}_{index}" if is_long or not part.call_id else part.call_id
             call_id = _find_free_name(wanted, lambda name: name in used or taken(name))
             used.add(call_id)
             part = part if call_id == part.call_id else structs.replace(part, call_id=call_id)

@@ -44,6 +44,12 @@ def _on_call_written(state: RunState, data: e.CallWritten) -> None:
     _add_note(state, data.note)
 
 
+@on(e.CallsDropped)
+def _on_calls_dropped(state: RunState, data: e.CallsDropped) -> None:
+    state.guards.excess_noted_at = data.step
+    _add_note(state, data.note)
+
+
 @on(e.OutputRejected)
 def _on_output_rejected(state: RunState, data: e.OutputRejected) -> None:
     state.guards.rejected_outputs = data.count

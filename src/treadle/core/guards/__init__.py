@@ -10,6 +10,7 @@ from treadle.core.guards import (
     continuation,
     deadline,
     empty,
+    excess_calls,
     loop,
     max_steps,
     output,
@@ -31,4 +32,10 @@ ANSWER: tuple[Guard, ...] = (
     output.judge,
     phantom.judge,
 )
-PACE: tuple[Guard, ...] = (stuck.judge, max_steps.judge, loop.judge_turn, budget_hint.judge)
+PACE: tuple[Guard, ...] = (
+    stuck.judge,
+    max_steps.judge,
+    excess_calls.judge,
+    loop.judge_turn,
+    budget_hint.judge,
+)

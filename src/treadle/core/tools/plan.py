@@ -1,6 +1,7 @@
 """The plan for the calls of a reply: which run now, which are refused, and which wait for a reviewer."""
 
 from treadle.core.guards import loop, stuck
+from treadle.core.guards.excess_calls import MAKE_FEWER
 from treadle.core.guards.quota import max_concurrent_calls
 from treadle.core.guards.verdict import BlockCall, StopVerdict
 from treadle.core.state import RunState
@@ -36,7 +37,6 @@ OUTCOME_UNKNOWN = (
 )
 AFTER_A_DENIAL = "Do not try this call again: go on without it, or say what you need it for."
 UNANSWERED = "No answer came in time. Continue as you think best, and state your assumptions."
-MAKE_FEWER = "Read the results of the others, then make the calls that are still needed."
 SUPERSEDED = "A new message arrived before an answer."
 
 

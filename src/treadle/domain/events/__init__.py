@@ -94,6 +94,7 @@ from treadle.domain.events.memories import (
 )
 from treadle.domain.events.guards import (
     BudgetHint,
+    CallsDropped,
     CallWritten,
     Continuation,
     EmptyTurn,
@@ -177,6 +178,7 @@ __all__ = [
     "CallErrorCause",
     "CallErrorKind",
     "CallWritten",
+    "CallsDropped",
     "CancelRequested",
     "ChannelFailed",
     "ChannelReceived",

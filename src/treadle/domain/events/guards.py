@@ -61,6 +61,17 @@ class Continuation(EventData, frozen=True):
     note: str
 
 
+@durable("calls_dropped")
+class CallsDropped(EventData, frozen=True):
+    """The reply had more tool calls than the agent allows. The calls beyond the limit were dropped while they
+    arrived, and none of them ran. `note` is for the model."""
+
+    step: int
+    dropped: int
+    limit: int
+    note: str
+
+
 @durable("output_rejected")
 class OutputRejected(EventData, frozen=True):
     """The answer does not match the requested schema."""

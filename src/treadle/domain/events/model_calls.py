@@ -71,6 +71,8 @@ class LlmResponse(EventData, frozen=True):
     """Call IDs with the secrets whose values their arguments held. The values were removed; the calls fail."""
     dropped_calls: tuple[str, ...] = ()
     """The tools whose calls are left out and not run, because the reply was truncated or filtered."""
+    excess_calls: int = 0
+    """Number of calls beyond the agent's `limits.max_calls`. They are left out and not run."""
 
 
 ModelErrorKind = Literal[

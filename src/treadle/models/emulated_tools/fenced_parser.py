@@ -9,6 +9,7 @@ from collections.abc import Container
 from typing import Literal
 
 from treadle.domain.events import StopReason
+from treadle.domain.limits import DEFAULT_MAX_CALLS
 from treadle.domain.messages import ToolUse
 from treadle.models.emulated_tools.reply import parse_call
 
@@ -23,9 +24,11 @@ class FencedParser:
     """Implements `ReplyParser` for fenced JSON. A line is held back only if it starts with a fence or is part of a
     block that may be a call."""
 
-    def __init__(self, allowed: Container[str]) -> None:
+    def __init__(self, allowed: Container[str], max_calls: int = DEFAULT_MAX_CALLS) -> None:
         self.text: list[str] = []
         self.calls: list[ToolUse] = []
+        self.excess = 0
+        self._max_calls = max_calls
         self._allowed = allowed
         self._wire_stop: StopReason = "other"
         self._line: list[str] = []
@@ -125,7 +128,10 @@ class FencedParser:
         call = parse_call(_strip_fence_mark(block[len(_FENCE) : -len(_FENCE)]), _NAME_KEYS, self._allowed)
         if call is None:
             return False
-        self.calls.append(call)
+        if len(self.calls) < self._max_calls:
+            self.calls.append(call)
+        else:
+            self.excess += 1
         self._block.clear()
         return True
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import msgspec
 
 from treadle.domain.events import StopReason
+from treadle.domain.json_text import is_too_deep
 from treadle.domain.messages import Part, Text, Thinking, ToolUse
 from treadle.domain.runs import Usage
 from treadle.models.formats.chat_reply import ChatReply
@@ -23,6 +24,8 @@ class ReplyParser(Protocol):
     """The text for the user, in pieces. It only grows."""
     calls: list[ToolUse]
     """The complete calls."""
+    excess: int
+    """Number of calls beyond the limit, which are not in `calls`."""
 
     def feed(self, piece: str) -> None:
         """Parse one more piece."""
@@ -97,7 +100,8 @@ class EmulatedReply:
             parts.extend(calls)
         else:
             dropped = tuple(call.name for call in calls)
-        return Completed(tuple(parts), stop, whole.usage, whole.raw_stop if stop == "other" else None, dropped)
+        raw_stop = whole.raw_stop if stop == "other" else None
+        return Completed(tuple(parts), stop, whole.usage, raw_stop, dropped, self._parser.excess)
 
     def usage(self, sent_bytes: int) -> Usage:
         """Return the usage reported by the provider, or else an estimate."""
@@ -109,7 +113,7 @@ def parse_call(text: str, keys: Container[str], allowed: Container[str]) -> Tool
 
     A call is one JSON object with exactly two keys: one of `keys`, holding the name of an allowed tool, and
     `arguments`, an object. The engine assigns its id."""
-    found = normalize_object(text)
+    found = None if is_too_deep(text) else normalize_object(text)
     if found is None:
         return None
     fields = _decode_fields(found)

@@ -56,6 +56,7 @@ class SchemaParser:
     def __init__(self, allowed: Container[str]) -> None:
         self.text: list[str] = []
         self.calls: list[ToolUse] = []
+        self.excess = 0
         self._allowed = allowed
         self._wire_stop: StopReason = "other"
         self._raw: list[str] = []

@@ -43,7 +43,9 @@ def new_reply(request: ModelRequest) -> EmulatedReply:
     """Return an empty reply to a request. Only tools that the request offers can be called."""
     offered = frozenset(tool.name for tool in request.preamble.tools)
     allowed = offered if request.tool_choice == "auto" else frozenset[str]()
-    parser = FencedParser(allowed) if request.profile.tools == "fenced" else SchemaParser(allowed)
+    parser = (
+        FencedParser(allowed, request.max_calls) if request.profile.tools == "fenced" else SchemaParser(allowed)
+    )
     return EmulatedReply(request, parser)
 
 

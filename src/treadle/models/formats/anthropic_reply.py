@@ -16,6 +16,7 @@ from treadle.models.http.wire import (
     UnusableReply,
     as_fields,
     check_end,
+    check_parts,
     encode,
     estimate_tokens,
     make_reader,
@@ -148,6 +149,10 @@ class AnthropicReply:
         """The blocks by the provider's index. If it uses an index twice, the latest block."""
         self._unshown: dict[_OpenBlock, None] = {}
         self._calls = 0
+        self._max_calls = request.max_calls
+        self._excess = 0
+        self._beyond = _OpenBlock(_Block(), 0)
+        """Stands for every call beyond the limit. It stores nothing."""
         self._usage: dict[str, int] = {}
         self._has_final_usage = False
         """The provider has reported the final output tokens. The count at the start is preliminary."""
@@ -193,6 +198,8 @@ class AnthropicReply:
             case "content_block_stop":
                 if (begun := self._by_index.get(event.index)) is not None:
                     self._finish(begun)
+                    if begun is self._beyond:
+                        del self._by_index[event.index]
             case "message_start":
                 if isinstance(event.message, _Message):
                     self._add_usage(event.message.usage)
@@ -210,6 +217,11 @@ class AnthropicReply:
                 pass
 
     def _begin(self, index: int | None, block: _Block) -> _OpenBlock:
+        if block.type == "tool_use" and self._calls >= self._max_calls:
+            self._excess += 1
+            self._by_index[index] = self._beyond
+            return self._beyond
+        check_parts(len(self._blocks))
         begun = self._by_index[index] = _OpenBlock(block, self._calls)
         self._calls += begun.kind == "tool_use"
         self._blocks.append(begun)
@@ -272,7 +284,8 @@ class AnthropicReply:
         parts = [part for block in self._blocks if (part := self._make_part(block)) is not None]
         stop = self._stop(has_calls=any(isinstance(part, ToolUse) for part in parts))
         raw_stop = ending.word_for(stop)
-        return Completed(tuple(parts), stop, self.usage(sent_bytes), raw_stop, self._list_dropped_calls())
+        dropped = self._list_dropped_calls()
+        return Completed(tuple(parts), stop, self.usage(sent_bytes), raw_stop, dropped, self._excess)
 
     def _list_dropped_calls(self) -> tuple[str, ...]:
         """Return the names of the calls left out because the reply was cut or filtered."""

@@ -7,9 +7,12 @@ stays text."""
 import json
 import re
 from collections.abc import Container, Iterator
-from typing import Any, Final, cast
+from itertools import islice
+from typing import Any, Final, NamedTuple, cast
 
 from treadle.domain.control_tokens import END_TOKEN
+from treadle.domain.json_text import is_too_deep
+from treadle.domain.limits import DEFAULT_MAX_CALLS, MAX_WRITTEN_CALLS_CHARACTERS
 from treadle.domain.messages import ToolUse
 from treadle.domain.models import CallDialect
 from treadle.models.http.wire import encode
@@ -23,8 +26,8 @@ CALL_MARKS: Final[dict[CallDialect, tuple[str, ...]]] = {
 }
 """How the part of a text that contains the calls starts."""
 _BAR, _LOW = "\uff5c", "\u2581"
-_HERMES = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>\s*", re.DOTALL)
-_XML = re.compile(r"<function=([\w.-]+)>\s*(.*?)\s*</function>\s*", re.DOTALL)
+_HERMES = re.compile(r"<tool_call>(.*?)</tool_call>\s*", re.DOTALL)
+_XML = re.compile(r"<function=([\w.-]+)>(.*?)</function>\s*", re.DOTALL)
 _PARAMETER = re.compile(r"<parameter=([\w.-]+)>\n?(.*?)\n?</parameter>\s*", re.DOTALL)
 _DEEPSEEK = re.compile(
     rf"<{_BAR}tool{_LOW}call{_LOW}begin{_BAR}>(?:function<{_BAR}tool{_LOW}sep{_BAR}>)?([\w.-]+)"
@@ -39,13 +42,15 @@ _KIMI = re.compile(
 )
 _KIMI_AROUND = re.compile(r"<\|tool_calls_section_(?:begin|end)\|>\s*")
 _MISTRAL = re.compile(r"\s*(?:\[TOOL_CALLS\]\s*)?([\w.-]+)\s*(?:\[CALL_ID\]\w*\s*)?(?:\[ARGS\])?\s*")
-_DSML = re.compile(rf'<{_BAR}DSML{_BAR}invoke name="([\w.-]+)">\s*(.*?)\s*</{_BAR}DSML{_BAR}invoke>\s*', re.DOTALL)
+_DSML = re.compile(rf'<{_BAR}DSML{_BAR}invoke name="([\w.-]+)">(.*?)</{_BAR}DSML{_BAR}invoke>\s*', re.DOTALL)
 _DSML_PARAMETER = re.compile(
     rf'<{_BAR}DSML{_BAR}parameter name="([\w.-]+)"(?: string="(true|false)")?>(.*?)</{_BAR}DSML{_BAR}parameter>\s*',
     re.DOTALL,
 )
 _DSML_AROUND = re.compile(rf"</?{_BAR}DSML{_BAR}(?:function|tool)_calls>\s*")
 _LAST_TOKENS = re.compile(rf"(?:{END_TOKEN}\s*)+\Z", re.IGNORECASE)
+_LLAMA_BETWEEN = re.compile(r"[; \n\t]*")
+_BLANKS = re.compile(r"\s*")
 _decode_prefix = json.JSONDecoder().raw_decode
 
 
@@ -53,18 +58,38 @@ class _NotCalls(ValueError):
     """The text from its first mark to its end is not a list of calls in this dialect."""
 
 
-def read_calls(text: str, dialect: CallDialect, offered: Container[str]) -> tuple[str, list[ToolUse]] | None:
-    """Return the text before the calls, and the calls, or None if the text contains no complete calls."""
+class WrittenCalls(NamedTuple):
+    """The calls in a text."""
+
+    before: str
+    """The text before them."""
+    calls: list[ToolUse]
+    excess: int
+    """Number of calls beyond the limit, which are not parsed."""
+
+
+def read_calls(
+    text: str, dialect: CallDialect, offered: Container[str], max_calls: int = DEFAULT_MAX_CALLS
+) -> WrittenCalls | None:
+    """Return the calls in a text, or None if it contains no complete calls."""
     places = [place for mark in CALL_MARKS[dialect] if (place := text.find(mark)) >= 0]
-    if not places:
+    if not places or len(text) - min(places) > MAX_WRITTEN_CALLS_CHARACTERS:
         return None
     before, rest = text[: min(places)], text[min(places) :].strip()
     rest = _LAST_TOKENS.sub("", rest).rstrip()
+    found = _READERS[dialect](rest)
     try:
-        calls = [_make_call(name, arguments, offered) for name, arguments in _READERS[dialect](rest)]
+        calls = [_make_call(name, arguments, offered) for name, arguments in islice(found, max_calls)]
+        has_more = len(calls) == max_calls and next(found, None) is not None
     except (ValueError, RecursionError):  # also raised for JSON that is incomplete or nested too deeply
         return None
-    return (before.strip(), calls) if calls else None
+    excess = _count_excess(rest, dialect, max_calls) if has_more else 0
+    return WrittenCalls(before.strip(), calls, excess) if calls else None
+
+
+def _count_excess(text: str, dialect: CallDialect, max_calls: int) -> int:
+    """Return about how many calls follow the first ones. They are counted by their marks and not parsed."""
+    return max(1, *(text.count(mark) - max_calls for mark in CALL_MARKS[dialect]))
 
 
 def find_calls_start(text: str, dialect: CallDialect) -> int:
@@ -79,8 +104,15 @@ def find_calls_start(text: str, dialect: CallDialect) -> int:
     return min(places)
 
 
+def starts_with_calls(text: str, dialect: CallDialect) -> bool:
+    """Return whether a text starts with calls, whatever follows."""
+    return text.startswith(CALL_MARKS[dialect])
+
+
 def _make_call(name: Any, arguments: Any, offered: Container[str]) -> ToolUse:
     if isinstance(arguments, str):
+        if is_too_deep(arguments):
+            raise _NotCalls
         arguments = json.loads(arguments or "{}")
     arguments = {} if arguments is None else arguments
     if not isinstance(name, str) or name not in offered or not isinstance(arguments, dict):
@@ -112,10 +144,11 @@ def _read_json_call(value: Any) -> tuple[Any, Any]:
 def _read_xml(text: str) -> Iterator[tuple[Any, Any]]:
     """Yield the calls of Qwen Coder, whose arguments are text or JSON, or of Llama, with one JSON object."""
     for found in _match_all(_XML, text):
-        if found[2].startswith("{"):
-            yield found[1], found[2]
+        inner = found[2].strip()
+        if inner.startswith("{"):
+            yield found[1], inner
         else:
-            yield found[1], {each[1]: _parse_value(each[2]) for each in _match_all(_PARAMETER, found[2])}
+            yield found[1], {each[1]: _parse_value(each[2]) for each in _match_all(_PARAMETER, inner)}
 
 
 def _parse_value(text: str) -> Any:
@@ -130,10 +163,11 @@ def _read_hermes(text: str) -> Iterator[tuple[Any, Any]]:
         yield from _read_xml(text)
         return
     for found in _match_all(_HERMES, text):
-        if found[1].startswith("<function="):
-            yield from _read_xml(found[1])
+        inner = found[1].strip()
+        if inner.startswith("<function="):
+            yield from _read_xml(inner)
         else:
-            yield _read_json_call(json.loads(found[1]))
+            yield _read_json_call(json.loads(inner))
 
 
 def _read_deepseek(text: str) -> Iterator[tuple[Any, Any]]:
@@ -147,7 +181,7 @@ def _read_deepseek(text: str) -> Iterator[tuple[Any, Any]]:
 def _read_dsml(text: str) -> Iterator[tuple[Any, Any]]:
     """Yield the calls of DeepSeek V3.2 and later. A parameter says whether it is text or JSON."""
     for found in _match_all(_DSML, _DSML_AROUND.sub("", text)):
-        values = _match_all(_DSML_PARAMETER, found[2])
+        values = _match_all(_DSML_PARAMETER, found[2].strip())
         yield found[1], {each[1]: each[3] if each[2] == "true" else _parse_value(each[3]) for each in values}
 
 
@@ -161,10 +195,11 @@ def _read_llama(text: str) -> Iterator[tuple[Any, Any]]:
         yield from _read_xml(text)
         return
     rest = text.removeprefix("<|python_tag|>").strip()
-    while rest:
-        value, end = _decode_prefix(rest)
+    place = 0
+    while place < len(rest):
+        value, end = _decode_prefix(rest, place)
         yield _read_json_call(value)
-        rest = rest[end:].lstrip("; \n\t")
+        place = _skip(_LLAMA_BETWEEN, rest, end)
 
 
 def _read_mistral(text: str) -> Iterator[tuple[Any, Any]]:
@@ -175,13 +210,20 @@ def _read_mistral(text: str) -> Iterator[tuple[Any, Any]]:
             raise _NotCalls
         yield from map(_read_json_call, value)
         return
-    while rest:
-        named = _MISTRAL.match(rest)
+    place = 0
+    while place < len(rest):
+        named = _MISTRAL.match(rest, place)
         if named is None:
             raise _NotCalls
         value, end = _decode_prefix(rest, named.end())
         yield named[1], value
-        rest = rest[end:].strip()
+        place = _skip(_BLANKS, rest, end)
+
+
+def _skip(pattern: re.Pattern[str], text: str, place: int) -> int:
+    """Return the position after what the pattern matches there."""
+    found = pattern.match(text, place)
+    return found.end() if found else place
 
 
 _READERS: Final = {

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from treadle.domain.json_text import ObjectProgress
+from treadle.domain.limits import DEFAULT_MAX_CALLS, MAX_NAME_PIECES
 from treadle.domain.messages import CallExtra, ToolUse
 from treadle.models.formats.chat_chunks import Fragment, Function
 from treadle.models.http.wire import NO_ARGUMENTS, UnusableReply, encode, normalize_object
@@ -13,12 +15,14 @@ from treadle.ports.model import CallDelta, Show
 
 MAX_EXTRA_CHARACTERS = 256 * 1024
 """Larger data that a provider attaches to a call is dropped."""
+_BEYOND = -1
+"""In place of a position: the call is beyond the limit and not stored."""
 
 
 class _OpenCall:
     """The part of a call received so far."""
 
-    __slots__ = ("arguments", "extra", "id", "index", "names", "shown")
+    __slots__ = ("_progress", "_read", "arguments", "extra", "id", "index", "names", "shown")
 
     def __init__(self, index: int | None) -> None:
         self.index = index  # the provider's index; ours is the position in the list
@@ -28,18 +32,43 @@ class _OpenCall:
         self.arguments: list[str] = []
         self.extra: Any = None
         self.shown = 0  # how many pieces of the arguments have been shown
+        self._progress = ObjectProgress()
+        self._read = 0  # how many pieces of the arguments `_progress` has read
 
     @property
     def is_empty(self) -> bool:
         return not (self.id or self.names or self.arguments)
 
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the arguments are a complete object. Each piece is read once, however often this is
+        called."""
+        for piece in self.arguments[self._read :]:
+            self._progress.add(piece)
+        self._read = len(self.arguments)
+        return self._progress.has_ended and normalize_object("".join(self.arguments)) is not None
+
+    def add_name(self, piece: str) -> None:
+        if len(self.names) < MAX_NAME_PIECES:
+            self.names.append(piece)
+        else:
+            self.names[-1] = piece
+
 
 class ChatCalls:
-    """The calls of one reply."""
+    """The calls of one reply. Those beyond `max_calls` are counted and not stored."""
 
-    def __init__(self, offered: Container[str]) -> None:
+    def __init__(self, offered: Container[str], max_calls: int = DEFAULT_MAX_CALLS) -> None:
         self._offered = offered
+        self._max_calls = max_calls
         self._calls: list[_OpenCall] = []
+        self._by_index: dict[int, int] = {}
+        self._by_id: dict[str, int] = {}
+        """Positions of the latest call with each index and ID."""
+        self._latest_excess: tuple[int | None, str] | None = None
+        """Index and ID of the latest call beyond the limit."""
+        self.excess = 0
+        """Number of calls beyond the limit."""
         self.unshown: dict[int, None] = {}
         """Positions of the calls with pieces that were not shown yet."""
 
@@ -58,7 +87,7 @@ class ChatCalls:
     def add(self, fragment: Fragment) -> None:
         """Add one fragment."""
         function = fragment.function or Function()
-        if self._calls and not function.name and not fragment.id:  # the common case: a piece of the latest call
+        if self._calls and not (function.name or fragment.id or self.excess):  # nearly always: of the latest call
             latest = self._calls[-1]
             if (
                 latest.index == fragment.index
@@ -72,14 +101,23 @@ class ChatCalls:
         if not isinstance(arguments, str):
             arguments = msgspec.json.encode(arguments).decode()
         place = self._place(fragment, function.name or "", arguments)
+        if place is None:
+            return
         call = self._calls[place]
-        call.id = call.id or fragment.id or ""
+        if fragment.id and not call.id:
+            call.id = fragment.id
+            self._by_id[fragment.id] = place
         call.extra = fragment.extra_content or call.extra
         if function.name:
-            call.names.append(function.name)
+            call.add_name(function.name)
         if arguments:
             call.arguments.append(arguments)
         self.unshown[place] = None
+
+    def cut(self, fragments: list[Fragment]) -> list[Fragment]:
+        """Return the calls of a complete message without those beyond the limit, which are counted."""
+        self.excess += max(0, len(fragments) - self._max_calls)
+        return fragments[: self._max_calls]
 
     def show_new(self, show: Show) -> None:
         """Show what arrived since the last call."""
@@ -106,35 +144,58 @@ class ChatCalls:
     def _name(self, call: _OpenCall) -> str:
         return join_name(call.names, self._offered)
 
-    def _place(self, fragment: Fragment, name: str, arguments: str) -> int:
-        """Return the position of the call that a fragment belongs to. The index decides where it can be trusted:
-        some providers omit it, and some use 0 for every call."""
+    def _place(self, fragment: Fragment, name: str, arguments: str) -> int | None:
+        """Return the position of the call that a fragment belongs to, or None if it is beyond the limit. The index
+        decides where it can be trusted: some providers omit it, and some use 0 for every call."""
         place = self._latest(fragment)
+        if place == _BEYOND:
+            self._count_excess(fragment, name)
+            return None
         if place is not None and not (name and self._begins_another(self._calls[place], fragment, name, arguments)):
             return place
+        if len(self._calls) >= self._max_calls:
+            self._count_excess(fragment, name)
+            return None
         self._calls.append(_OpenCall(fragment.index))
-        return len(self._calls) - 1
+        place = len(self._calls) - 1
+        if fragment.index is not None:
+            self._by_index[fragment.index] = place
+        return place
+
+    def _count_excess(self, fragment: Fragment, name: str) -> None:
+        """Count a call beyond the limit, unless the fragment continues the latest one."""
+        call = (fragment.index, fragment.id or "")
+        is_another = self._latest_excess is None or (
+            bool(name) and (call != self._latest_excess or not fragment.index)
+        )
+        if not is_another:
+            return
+        self.excess += 1
+        self._latest_excess = call
+        if fragment.index in self._by_index:
+            self._by_index[fragment.index] = _BEYOND
+        if fragment.id in self._by_id:
+            self._by_id[fragment.id] = _BEYOND
 
     def _latest(self, fragment: Fragment) -> int | None:
-        """Return the last call that the fragment may continue."""
-        if self._calls and fragment.index == self._calls[-1].index and fragment.index is not None:
-            return len(self._calls) - 1
-        places = range(len(self._calls) - 1, -1, -1)
+        """Return the last call that the fragment may continue: its position, `_BEYOND`, or None."""
         if fragment.index is not None:
-            return next((place for place in places if self._calls[place].index == fragment.index), None)
-        same_id = (place for place in places if fragment.id and self._calls[place].id == fragment.id)
-        return next(same_id, places[0] if places else None)
+            return self._by_index.get(fragment.index)
+        if fragment.id and (place := self._by_id.get(fragment.id)) is not None:
+            return place
+        if self.excess:
+            return _BEYOND
+        return len(self._calls) - 1 if self._calls else None
 
     def _begins_another(self, call: _OpenCall, fragment: Fragment, name: str, arguments: str) -> bool:
         """Return whether a fragment with a name starts a new call although its position is taken. Names and ids
         may be repeated in every fragment, ids may even differ, and a name may arrive in pieces, so none of them is
         sufficient."""
-        is_whole = normalize_object("".join(call.arguments)) is not None
         if fragment.id and call.id:
             if fragment.id == call.id:
                 return False
-            return fragment.index is None or is_whole or name != self._name(call)
-        return is_whole and (bool(arguments) or name != self._name(call))
+            return fragment.index is None or name != self._name(call) or call.is_whole
+        return (bool(arguments) or name != self._name(call)) and call.is_whole
 
 
 def join_name(pieces: Iterable[str], offered: Container[str]) -> str:

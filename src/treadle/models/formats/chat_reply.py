@@ -45,12 +45,15 @@ class ChatReply:
         self._details: ReasoningDetails | None = None
         self._opaque = ""
         self._offered = frozenset([tool.name for tool in request.preamble.tools])
-        self._calls = ChatCalls(self._offered)
+        self._max_calls = request.max_calls
+        self._calls = ChatCalls(self._offered, self._max_calls)
         self._dialect: CallDialect | None = request.profile.call_dialect if self._offered else None
         self._others: list[ReplyChunkChoice] = []
         """The pieces of the first other choice, used at the end if no choice has the index 0."""
         self._text_shown = 0
-        self._characters_shown = 0
+        self._held = ""
+        """The end of the text that is not shown because calls may start there."""
+        self._has_written_calls = False
         self._reasoning_shown = 0
         self._refused = False
         self._usage: Usage | None = None
@@ -114,6 +117,8 @@ class ChatReply:
 
     def _read_message(self, message: ChunkDelta | None) -> ChunkDelta | None:
         """Return a complete message as the piece of a reply, without what has already arrived in pieces."""
+        if message is not None and message.tool_calls and not len(self._calls):
+            message.tool_calls = self._calls.cut(message.tool_calls)
         number_calls(message)
         if message is not None and (self._text or len(self._calls)):
             if message.content == "".join(self._text):
@@ -220,6 +225,7 @@ class ChatReply:
         if self._tags.retracted:
             self._tags.retracted = False
             self._text_shown, self._reasoning_shown = 0, len(self._reasoning)
+            self._held, self._has_written_calls = "", False
         if len(self._reasoning) > self._reasoning_shown:
             if words := "".join(self._reasoning[self._reasoning_shown :]):
                 show(ReasoningDelta(words))
@@ -235,13 +241,16 @@ class ChatReply:
 
     def _show_before_calls(self, dialect: CallDialect, show: Show) -> None:
         """Show the text up to where calls may start. The rest is shown when it is complete."""
-        from treadle.models.formats.call_dialects import find_calls_start
+        from treadle.models.formats.call_dialects import find_calls_start, starts_with_calls
 
-        text = "".join(self._text)
+        if self._has_written_calls:
+            return
+        text = self._held + "".join(self._text[self._text_shown :])
         end = find_calls_start(text, dialect)
-        if end > self._characters_shown:
-            show(TextDelta(text[self._characters_shown : end]))
-            self._characters_shown = end
+        if end:
+            show(TextDelta(text[:end]))
+        self._held = text[end:]
+        self._has_written_calls = starts_with_calls(self._held, dialect)
 
     def finish(self, sent_bytes: int) -> Completed:
         """Return the complete reply. Raise UnusableReply if it is incomplete.
@@ -257,15 +266,17 @@ class ChatReply:
         self._tags.end()
         may_run = ending.runs_calls and not self._refused
         calls = self._calls.build_calls(self._provider, self._model) if may_run else []
-        text = "".join(self._text)
+        text, excess = "".join(self._text), self._calls.excess
         if self._dialect is not None and may_run and not calls:
             from treadle.models.formats.call_dialects import read_calls
 
-            text, calls = read_calls(text, self._dialect, self._offered) or (text, calls)
+            if found := read_calls(text, self._dialect, self._offered, self._max_calls):
+                text, calls, excess = found
         parts: list[Part] = [*self._build_thinking(), *([Text(text)] if text else ()), *calls]
         stop = self._stop(calls)
         raw_stop = ending.word_for(stop)
-        return Completed(tuple(parts), stop, self.usage(sent_bytes), raw_stop, () if may_run else self._calls.names)
+        dropped = () if may_run else self._calls.names
+        return Completed(tuple(parts), stop, self.usage(sent_bytes), raw_stop, dropped, excess)
 
     def _build_thinking(self) -> list[Part]:
         details = self._details.build() if self._details is not None else None

@@ -3,7 +3,7 @@
 OpenAI numbers its items, sends each in pieces and once more complete, and repeats all of them at the end. Others
 leave out any of that, so an item is identified by its number if there is one, else by its kind and ids."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from treadle.models.http.wire import (
     UnusableReply,
     as_fields,
     check_end,
+    check_parts,
     estimate_tokens,
     make_reader,
     normalize_object,
@@ -61,7 +62,8 @@ class _Response(Struct, gc=False):
     error: Any = None
     incomplete_details: _Incomplete | None = None
     usage: Any = None
-    output: list[Any] | None = None
+    output: list[msgspec.Raw] | None = None
+    """Its items. Those beyond the limits are never decoded."""
 
 
 class ResponsesEvent(Struct, gc=False):
@@ -81,7 +83,10 @@ class _EventName(Struct, gc=False):
     type: Any = ""
 
 
+_CALL_TYPE = b'"function_call"'
+"""In the JSON of an item that is a call. Inside of a text its quotes would be escaped."""
 _decode = msgspec.json.Decoder(ResponsesEvent).decode
+_decode_any = msgspec.json.Decoder().decode
 _read = make_reader(ResponsesEvent)
 _read_name = make_reader(_EventName)
 _read_response = make_reader(_Response)
@@ -109,7 +114,14 @@ class ResponsesReply:
         self._by_index: dict[int | None, OpenItem] = {}
         """The latest item of each number; None: the latest of all."""
         self._unshown: dict[OpenItem, None] = {}
+        self._last_order = -1
         self._calls = 0
+        self._max_calls = request.max_calls
+        self._beyond = OpenItem("function_call", 0, 0)
+        """Stands for every call beyond the limit. It stores nothing."""
+        self._latest_excess: int | None = None
+        """Number of the latest call beyond the limit."""
+        self._excess = 0
         self._usage: Any = None
         self._ending = Ending()
         self.done = False
@@ -134,7 +146,12 @@ class ResponsesReply:
     def _add(self, kind: str, event: ResponsesEvent, piece: str) -> None:
         open_ = self._by_index.get(event.output_index)
         if open_ is None or open_.kind != kind or open_.whole:
+            if kind == "function_call" and self._calls >= self._max_calls:
+                self._count_excess(event.output_index)
+                return
             open_ = self._begin(kind, event.output_index)
+        if open_ is self._beyond:
+            return
         if event.type == _REFUSAL_DELTA:
             open_.refused = True
         open_.pieces.append(piece)
@@ -169,7 +186,12 @@ class ResponsesReply:
     # ── Items ──────────────────────────────────────────────────────────────────────────────────────
 
     def _begin(self, kind: str, index: int | None) -> OpenItem:
-        order = max((open_.order for open_ in self._items), default=-1) + 1 if index is None else index
+        if kind == "function_call" and self._calls >= self._max_calls:
+            self._count_excess(index)
+            return self._beyond
+        check_parts(len(self._items))
+        order = self._last_order + 1 if index is None else index
+        self._last_order = max(self._last_order, order)
         open_ = self._by_index[index] = self._by_index[None] = OpenItem(kind, order, self._calls)
         self._calls += kind == "function_call"
         self._items.append(open_)
@@ -179,13 +201,36 @@ class ResponsesReply:
     def _open(self, index: int | None, item: ReplyItem) -> None:
         """Start an item, unless a piece of it arrived before. Its content is sent again later."""
         open_ = self._by_index.get(index)
+        if self._skips(index, item):
+            return
         if open_ is None or open_.whole or not open_.may_match(item) or open_.id not in (None, item.id):
             open_ = self._begin(item.type, index)
-        open_.identify(item)
+        if open_ is not self._beyond:
+            open_.identify(item)
+
+    def _skips(self, index: int | None, item: ReplyItem) -> bool:
+        """Return whether an item is a call beyond the limit, and count it if it is another one."""
+        open_ = self._by_index.get(index)
+        is_stored = open_ is not None and open_ is not self._beyond and open_.may_match(item)
+        if item.type != "function_call" or self._calls < self._max_calls or is_stored:
+            return False
+        self._count_excess(index)
+        return True
+
+    def _count_excess(self, index: int | None) -> None:
+        """Count a call beyond the limit, unless more of the latest one arrives."""
+        self._by_index[None] = self._beyond
+        if index in self._by_index:
+            self._by_index[index] = self._beyond
+        if index is None or index != self._latest_excess:
+            self._excess += 1
+            self._latest_excess = index
 
     def _close(self, index: int | None, item: ReplyItem) -> None:
         """Complete an item. If the items are numbered badly, complete the first one that matches."""
         current = self._by_index.get(index)
+        if self._skips(index, item):
+            return
         if current is not None and current.whole and current.is_repeat_of(item):
             return
         open_ = current if current is not None and not current.whole and current.may_match(item) else None
@@ -193,6 +238,8 @@ class ResponsesReply:
         self._finish(open_ or self._begin(item.type, index), item)
 
     def _finish(self, open_: OpenItem, item: ReplyItem) -> None:
+        if open_ is self._beyond:
+            return
         open_.finish(item)
         if len(open_.pieces) > open_.shown:
             self._unshown[open_] = None
@@ -212,20 +259,35 @@ class ResponsesReply:
         self.done = status not in ("queued", "in_progress")
         return None
 
-    def _compare(self, output: Iterable[Any]) -> None:
+    def _compare(self, output: Iterable[msgspec.Raw]) -> None:
         """Add what is in the final list of items and has not arrived before."""
-        by_order = sorted(self._items, key=lambda open_: open_.order)
+        unlisted = sorted(self._items, key=lambda open_: open_.order)
         listed: list[OpenItem] = []
-        for item in filter(None, map(read_item, output)):
-            candidates = (open_ for open_ in by_order if open_ not in listed)
-            open_ = _find_match(candidates, item) or self._begin(item.type, None)
+        counted, self._excess = self._excess, 0
+        for item in self._read_items(output):
+            open_ = _find_match(unlisted, item)
+            if open_ is None:
+                open_ = self._begin(item.type, None)
+            else:
+                unlisted.remove(open_)
             if not open_.whole or (item.encrypted_content and not open_.sealed):
                 self._finish(open_, item)
             listed.append(open_)
+        self._excess = max(self._excess, counted)
         if len(listed) == len(self._items):  # then the final list also decides the order
             self._items = listed
             for order, open_ in enumerate(listed):
                 open_.order = order
+
+    def _read_items(self, output: Iterable[msgspec.Raw]) -> Iterator[ReplyItem]:
+        """Yield the items of the final list without the calls beyond the limit, which are counted."""
+        calls = 0
+        for raw in output:
+            calls += (is_call := _CALL_TYPE in bytes(raw))
+            if is_call and calls > self._max_calls:
+                self._excess += 1
+            elif (item := read_item(_decode_any(raw))) is not None:
+                yield item
 
     # ── Results ────────────────────────────────────────────────────────────────────────────────────
 
@@ -255,7 +317,13 @@ class ResponsesReply:
         stop = STOP_REASONS.get(self._ending.end or "unknown", "other")
         if stop == "end_turn" and any(isinstance(part, ToolUse) for part in parts):
             stop = "tool_use"
-        return Completed(tuple(parts), stop, self.usage(sent_bytes), dropped_calls=self._list_dropped_calls())
+        return Completed(
+            tuple(parts),
+            stop,
+            self.usage(sent_bytes),
+            dropped_calls=self._list_dropped_calls(),
+            excess_calls=self._excess,
+        )
 
     def _list_dropped_calls(self) -> tuple[str, ...]:
         """Return the names of the calls left out because the reply was cut or filtered."""

@@ -3,11 +3,13 @@
 A format defines how a request is encoded and how a reply is assembled. Everything else is common to all
 formats."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from treadle.domain.limits import MAX_REPLY_BYTES, MAX_REPLY_CHARACTERS, MB
 from treadle.domain.providers import ApiMode
 from treadle.domain.runs import Usage
 from treadle.models.http import failure
@@ -25,8 +27,10 @@ from treadle.models.http.transport import (
 )
 from treadle.models.http.wire import ReplyEndedInError, UnusableReply
 from treadle.models.windows import OLLAMA_FINGERPRINT, OLLAMA_SERVER
-from treadle.ports.model import Completed, Failed, ModelRequest, Show
+from treadle.ports.model import CallDelta, Completed, Delta, Failed, ModelRequest, Show
 
+LARGE_PIECE_BYTES = 16 * 1024
+"""Size of a piece of a reply after which other tasks of the event loop run."""
 _MIN_KEY_COOLDOWN_SECONDS = 5.0
 _REFUSED_KEY_COOLDOWN_SECONDS = 3600.0
 """How long a key rests after it was refused or its account ran out of credit."""
@@ -68,6 +72,20 @@ class WireFormat(NamedTuple):
     credentials: Credentials = bearer_headers
 
 
+class ReplySize:
+    """Passes the pieces of a reply on, and limits their total length."""
+
+    def __init__(self, show: Show) -> None:
+        self._show = show
+        self._characters = 0
+
+    def show(self, delta: Delta) -> None:
+        self._characters += len(delta.arguments if isinstance(delta, CallDelta) else delta.text)
+        if self._characters > MAX_REPLY_CHARACTERS:
+            raise UnusableReply(f"it is longer than {MAX_REPLY_CHARACTERS:,} characters")
+        self._show(delta)
+
+
 class ModelClient:
     """Implements `ports.model.Model` for the models of one provider."""
 
@@ -81,24 +99,29 @@ class ModelClient:
     async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
         body, key = self._format.encode(request), self._endpoint.keys.current()
         call = HttpCall(self._post, request.model, key, request.profile.context_window)
-        reply, shown = self._format.reply(request), EndTokenFilter(show, request)
+        reply, shown = self._format.reply(request), EndTokenFilter(ReplySize(show).show, request)
         try:
             await call.open(body)
             is_first = self.server is None
             if is_first:
                 self.server = call.server
-            payloads, ended = DocumentParser() if call.is_json else PayloadParser(), False
+            payloads, ended, received = DocumentParser() if call.is_json else PayloadParser(), False, 0
             while not (ended or reply.done):
                 piece = await call.read()
                 ended = not piece
+                received += len(piece)
+                if received > MAX_REPLY_BYTES:
+                    raise UnusableReply(f"it is larger than {MAX_REPLY_BYTES // MB} MB")
                 if is_first and OLLAMA_FINGERPRINT.search(piece):
                     self.server = OLLAMA_SERVER
                 if error := reply.feed(payloads.feed(piece) if piece else payloads.end()):
                     raise CallFailed(failure.from_stream_error(call.request_info, error))
                 reply.show_new(shown.show)
+                if len(piece) > LARGE_PIECE_BYTES:
+                    await asyncio.sleep(0)  # the next piece may have arrived, and other runs go on meanwhile
             whole = shown.finish(_finish_reply(reply, len(body), call))
             await call.finish()
-        except (CallFailed, UnusableReply, EventTooLarge) as error:
+        except (CallFailed, UnusableReply, EventTooLarge, RecursionError) as error:
             from treadle.models.http.reasoning_errors import add_reasoning_repair
 
             return add_reasoning_repair(self._make_failed(error, call, key, reply, len(body)), request)
@@ -113,7 +136,8 @@ class ModelClient:
         if isinstance(error, CallFailed):
             failed = self._with_next_key(error.failed, key)
         else:
-            failed = failure.from_malformed_reply(self._endpoint, f"{error}{call.unexpected_type_note}")
+            what = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+            failed = failure.from_malformed_reply(self._endpoint, f"{what}{call.unexpected_type_note}")
         return msgspec.structs.replace(failed, usage=reply.usage(sent_bytes)) if call.accepted else failed
 
     def _with_next_key(self, failed: Failed, key: ProviderKey | None) -> Failed:

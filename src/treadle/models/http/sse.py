@@ -5,20 +5,21 @@ every provider repeats the event name inside its payload."""
 
 import re
 
+from treadle.domain.limits import MAX_REPLY_EVENT_BYTES, MB
+
 BOM = b"\xef\xbb\xbf"
 """The byte order mark that some servers send first."""
 _KEEPALIVE = re.compile(rb"[\s:]*(?:ping|pong|keep[-_ ]?alive|heartbeat|processing)?[\s.]*", re.IGNORECASE)
 """A payload that only keeps the connection alive."""
 _MAX_KEEPALIVE_BYTES = 24
 """Only shorter payloads can be keep-alives."""
-MAX_EVENT_BYTES = 64 * 1024 * 1024
 
 
 class EventTooLarge(ValueError):
-    """One event grew beyond MAX_EVENT_BYTES."""
+    """One event grew beyond MAX_REPLY_EVENT_BYTES."""
 
     def __init__(self) -> None:
-        super().__init__(f"one event is larger than {MAX_EVENT_BYTES // 1024 // 1024} MB")
+        super().__init__(f"one event is larger than {MAX_REPLY_EVENT_BYTES // MB} MB")
 
 
 class PayloadParser:
@@ -80,7 +81,7 @@ class PayloadParser:
         if tail:
             self._partial.append(tail)
         self._size = len(tail) if payloads else self._size + len(chunk)
-        if self._size > MAX_EVENT_BYTES:
+        if self._size > MAX_REPLY_EVENT_BYTES:
             raise EventTooLarge
         return _drop_keepalives(payloads)
 
@@ -129,7 +130,7 @@ class DocumentParser:
         if chunk:
             self._pieces.append(chunk)
             self._size += len(chunk)
-            if self._size > MAX_EVENT_BYTES:
+            if self._size > MAX_REPLY_EVENT_BYTES:
                 raise EventTooLarge
         return []
 

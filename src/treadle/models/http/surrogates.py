@@ -3,6 +3,7 @@
 They are replaced with U+FFFD, the replacement character."""
 
 import json
+import math
 from typing import Any, NoReturn
 
 
@@ -16,7 +17,7 @@ def decode_json(text: str | bytes) -> Any:
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_parse_float)
         return json.loads(replace_surrogates(json.dumps(value, ensure_ascii=False)))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
@@ -32,6 +33,13 @@ def encode_json(value: Any) -> bytes:
 def _decode_raw(raw: Any) -> Any:
     """Decode a value that is already JSON."""
     return json.loads(bytes(raw))
+
+
+def _parse_float(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError("a number in it is out of range")
+    return number
 
 
 def _refuse_constant(constant: str) -> NoReturn:

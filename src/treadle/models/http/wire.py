@@ -7,6 +7,8 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from treadle.domain.json_text import ObjectProgress, is_too_deep
+from treadle.domain.limits import MAX_REPLY_PARTS, MAX_REPORTED_TOKENS
 from treadle.models.finish import Ending
 from treadle.models.http import surrogates
 
@@ -15,8 +17,6 @@ CHARACTERS_PER_TOKEN = 4
 
 NO_ARGUMENTS = ("", "null", '""')
 """What models write for a tool without arguments. All of them mean an empty object."""
-MAX_COUNT = 10**12
-"""A larger count is a mistake of the provider."""
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _Kind = TypeVar("_Kind")
 _encode = msgspec.json.Encoder().encode
@@ -54,9 +54,15 @@ def check_end(ending: Ending, has_calls: bool) -> None:
             pass
 
 
+def check_parts(count: int) -> None:
+    """Raise UnusableReply if a reply that has this many parts gets another one."""
+    if count >= MAX_REPLY_PARTS:
+        raise UnusableReply(f"it has more than {MAX_REPLY_PARTS} parts")
+
+
 def read_count(value: Any) -> int | None:
     """Return a token count, which some servers send as text or as a float, or None if it is not a count."""
-    if type(value) is int and 0 <= value < MAX_COUNT:  # nearly always
+    if type(value) is int and 0 <= value <= MAX_REPORTED_TOKENS:  # nearly always
         return value
     if value is None:
         return None
@@ -67,7 +73,7 @@ def read_count(value: Any) -> int | None:
             return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value) if 0 <= value < MAX_COUNT else None
+    return int(value) if 0 <= value <= MAX_REPORTED_TOKENS else None
 
 
 def as_fields(value: Any) -> dict[str, Any]:
@@ -93,7 +99,7 @@ def make_reader(kind: type[_Kind]) -> Callable[[bytes], _Kind]:
         except UNREADABLE:
             pass
         try:
-            return msgspec.convert(surrogates.decode_json(payload), kind)
+            return decode(surrogates.encode_json(surrogates.decode_json(payload)))
         except ValueError as error:  # msgspec's errors are ValueErrors too
             raise UnusableReply(f"an event of it cannot be read ({error})") from error
 
@@ -101,7 +107,10 @@ def make_reader(kind: type[_Kind]) -> Callable[[bytes], _Kind]:
 
 
 def normalize_object(text: str) -> str | None:
-    """Return the text of a JSON object without lone surrogates, or None if it is not an object."""
+    """Return the text of a JSON object without lone surrogates, or None if it is not an object. An object that is
+    nested too deeply is returned as it is: its call fails, and the model is told why."""
+    if is_too_deep(text):
+        return text if _is_whole(text) else None
     try:
         _decode_object(text)
         return text
@@ -116,9 +125,15 @@ def normalize_object(text: str) -> str | None:
     return surrogates.encode_json(value).decode() if isinstance(value, dict) else None
 
 
+def _is_whole(text: str) -> bool:
+    progress = ObjectProgress()
+    progress.add(text)
+    return progress.has_ended
+
+
 def as_arguments(arguments: str) -> msgspec.Raw:
     """Return the arguments of a call as a JSON value, for formats that require an object and not its text."""
-    found = normalize_object(arguments or "{}")
+    found = None if is_too_deep(arguments) else normalize_object(arguments or "{}")
     return msgspec.Raw(found.encode() if found is not None else encode({"arguments": arguments}))
 
 

@@ -10,5 +10,5 @@ SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite\_%' ESCAPE '\' 
 SELECT type, count(*) FROM (SELECT type FROM events ORDER BY position DESC LIMIT ?)
 WHERE type IN ('loop_warning', 'tool_call_blocked', 'stuck_detected', 'recovery_action', 'phantom_action', 'empty_turn',
                'continuation', 'budget_hint', 'budget_exhausted', 'quota_exceeded', 'output_rejected', 'call_written',
-               'run_quarantined', 'context_trimmed', 'context_compacted')
+               'calls_dropped', 'run_quarantined', 'context_trimmed', 'context_compacted')
 GROUP BY type ORDER BY type;

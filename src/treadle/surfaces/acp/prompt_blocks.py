@@ -24,7 +24,6 @@ from treadle.domain.messages import MESSAGE_LIMIT, Image, Message, Text, make_se
 PromptBlock = (
     TextContentBlock | ImageContentBlock | AudioContentBlock | ResourceContentBlock | EmbeddedResourceContentBlock
 )
-MAX_IMAGE_BYTES = 20_000_000
 MAX_BLOCKS = 500
 IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
@@ -117,13 +116,9 @@ def _read_image(data: str, kind: str) -> Image:
     if kind not in IMAGES:
         raise UsageError(f"Images of the type `{kind}` are not supported. Use {', '.join(IMAGES)}.")
     try:
-        size = len(base64.b64decode(data, validate=True))
+        base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
         raise UsageError("The data of an image is not base64. Attach the image again.") from None
-    if size > MAX_IMAGE_BYTES:
-        raise SizeLimitExceeded(
-            f"The image has {size:,} bytes; at most {MAX_IMAGE_BYTES:,} are accepted. Attach a smaller one."
-        )
     return Image(kind, data)
 
 

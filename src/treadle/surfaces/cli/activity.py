@@ -117,6 +117,10 @@ def _describe_guard(data: e.EventData) -> str | None:
             return f"it claims what it has not done: {one_line(claim, WIDTH)}; it is asked again"
         case e.CallWritten(received=received):
             return f"it wrote a tool call as text: {one_line(received, WIDTH)}; it is asked again"
+        case e.CallsDropped(dropped=dropped, limit=limit):
+            return (
+                f"it made {limit + dropped:,} tool calls at once; {dropped:,} were dropped; the model gets a note"
+            )
         case e.OutputRejected(error=error):
             return f"the answer does not fit the schema: {one_line(error, WIDTH)}; it is asked again"
         case e.QuotaWarning(account=account, kind=kind, ceiling=ceiling, used=used):

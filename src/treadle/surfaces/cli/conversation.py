@@ -111,7 +111,7 @@ class RunConversation:
         known = {run.run_id: run.sequence for run in await list_unfinished_runs(client)}
         submission = Submission(
             agent,
-            self._message(text),
+            self._message(text, agent),
             self._session,
             asker=self._options.asker(stop),
             has_own_model=self._request.model is not None,
@@ -125,10 +125,10 @@ class RunConversation:
             await follower.wait_for_others(ticket.run_id)
         return code
 
-    def _message(self, text: str) -> Message:
+    def _message(self, text: str, agent: AgentSpec) -> Message:
         """Return the message with the attachments, which go with the first one only."""
         files = self._request.files if text == self._request.message else ()
-        return user(text, *map(make_attachment, files))
+        return user(text, *(make_attachment(file, agent.limits.max_attachment_bytes) for file in files))
 
     async def _find_session(self, access: HomeAccess, follower: Follower, agent: AgentSpec) -> SessionId | None:
         """Return the session to continue; None for a new one."""

@@ -21,7 +21,7 @@ async def listen(app: Application, host: str, port: int, settings: ServerSetting
     opened.callback(listener.close)
     hosts = settings.hosts if _is_any(host) else (*settings.hosts, _format_host(host))
     await opened.enter_async_context(
-        serve_over_tcp(app, listener, hosts, settings.origins, settings.streams_per_token)
+        serve_over_tcp(app, listener, hosts, settings.origins, settings.streams_per_token, settings.stream_memory)
     )
     return f"http://{_format_host(host)}:{listener.getsockname()[1]}"
 

@@ -3,6 +3,7 @@
 `inert` is for prose: control characters are shown instead of obeyed, and what languages need stays. `reveal` is
 for what a reviewer decides about: every invisible character is shown by its number."""
 
+import json
 import os
 import re
 import sys
@@ -13,6 +14,7 @@ from typing import TextIO
 from unicodedata import category, east_asian_width
 
 from treadle.domain.graphemes import count_columns, display_width, truncate
+from treadle.domain.inert_text import is_joiner
 
 _PICTURES = 0x2400  # where Unicode has the pictures of the control characters: ␛ for ESC
 _DELETE = 0x7F
@@ -32,10 +34,25 @@ _UNSEEN = frozenset((
 ))  # fmt: skip
 
 
+_HIDING = (
+    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff"
+)
+"""Characters without width: they hide text or split words. Tags can spell out whole texts."""
+_HIDDEN = re.compile(f"[{_HIDING}]")
+
+
 def inert(text: str) -> str:
-    """Return the text with control characters and changes of direction shown instead of obeyed. Line breaks and
-    tabs stay."""
-    return text.translate(_INERT)
+    """Return the text with control characters and changes of direction shown instead of obeyed, and with characters
+    without width shown by their numbers. Line breaks, tabs, and joiners of emoji and scripts stay."""
+    shown = text.translate(_INERT)
+    return shown if shown.isascii() else _HIDDEN.sub(_show_hidden, shown)
+
+
+def _show_hidden(found: re.Match[str]) -> str:
+    is_joined = is_joiner(found.string, found.start())
+    return found[0] if is_joined else f"<U+{ord(found[0]):04X}>"
 
 
 def reveal(text: str) -> str:
@@ -61,7 +78,7 @@ def _reveal_character(character: str) -> str:
     return f"<U+{ord(character):04X}>" if is_invisible(character) else character
 
 
-_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+_UNSAFE_IN_JSON = re.compile(f"[\x7f-\x9f{_HIDING}]")
 
 
 def inert_json(line: bytes) -> bytes:
@@ -69,7 +86,7 @@ def inert_json(line: bytes) -> bytes:
     if line.isascii() and b"\x7f" not in line:
         return line
     text = line.decode("utf-8", "surrogatepass")
-    return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode("utf-8", "surrogatepass")
+    return _UNSAFE_IN_JSON.sub(lambda found: json.dumps(found[0])[1:-1], text).encode("utf-8", "surrogatepass")
 
 
 # ── Lines ──

@@ -5,11 +5,15 @@ data: a page gets everything through the API. All pages are one file, which show
 
 import gzip
 import mimetypes
-from functools import cache
+from collections.abc import Callable
 from pathlib import Path
 
 from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import Struct
+
+from treadle.operations.refusal import Refusal
+from treadle.surfaces.http.auth import send_problem
+from treadle.surfaces.http.response_headers import accepts_gzip
 
 FOLDER = Path(__file__).parent / "dashboard"
 PAGES = frozenset(
@@ -32,6 +36,7 @@ HEADERS = {
     "cross-origin-opener-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
+ASSETS = "/assets/"
 FOREVER = "public, max-age=31536000, immutable"
 """For files whose name carries a hash of their content."""
 NOT_BUILT = """<!doctype html>
@@ -53,23 +58,62 @@ class AssetFile(Struct, frozen=True):
 
 
 class DashboardFiles:
-    """ASGI middleware that serves the pages and files of the dashboard, and passes on everything else."""
+    """ASGI middleware that serves the pages and files of the dashboard, and passes on everything else. Requests for
+    an unknown host are passed on first: they are refused there."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, knows_host: Callable[[str], bool]) -> None:
         self._app = app
+        self._knows_host = knows_host
+        self._index = AssetIndex()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and (file := find_file(scope["path"])):
+        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD") or not self._is_for_us(scope):
+            await self._app(scope, receive, send)
+        elif file := self._find_file(scope["path"]):
             await _send_file(file, scope, send)
+        elif scope["path"].startswith(ASSETS):
+            await send_problem(Refusal(404, "NotFound", "The dashboard has no such file."), scope, send)
         else:
             await self._app(scope, receive, send)
 
+    def _is_for_us(self, scope: Scope) -> bool:
+        hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+        return len(hosts) == 1 and self._knows_host(hosts[0])
 
-def find_file(path: str) -> AssetFile | None:
-    """Return the file for a path; None if the dashboard has no such path."""
-    if path.startswith("/assets/") or path == "/favicon.svg":
-        return _read_asset(path[1:])
-    return read_page() if path.split("/", 2)[1] in PAGES else None
+    def _find_file(self, path: str) -> AssetFile | None:
+        """Return the file for a path; None if the dashboard has no such path."""
+        if path.startswith(ASSETS) or path == "/favicon.svg":
+            return self._index.find(path[1:])
+        return read_page() if path.split("/", 2)[1] in PAGES else None
+
+
+class AssetIndex:
+    """The files of the dashboard. Its size depends on the build and never on the requests."""
+
+    def __init__(self) -> None:
+        self._built_at: int | None = None
+        self._files: dict[str, AssetFile | None] = {}
+        """Name -> the file, once it was requested."""
+
+    def find(self, name: str) -> AssetFile | None:
+        """Return a file of the build, or None. A new build needs no restart."""
+        if (built_at := _read_build_time()) != self._built_at:
+            self._built_at, self._files = built_at, dict.fromkeys(_list_files())
+        if name in self._files and self._files[name] is None:
+            self._files[name] = _read_asset(name)
+        return self._files.get(name)
+
+
+def _read_build_time() -> int | None:
+    try:
+        return (FOLDER / "assets").stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def _list_files() -> list[str]:
+    names = [path.name for path in FOLDER.glob("assets/*") if path.is_file()]
+    return ["favicon.svg", *(f"assets/{name}" for name in names)]
 
 
 def read_page() -> AssetFile:
@@ -81,13 +125,9 @@ def read_page() -> AssetFile:
     return AssetFile("text/html; charset=utf-8", body, gzip.compress(body, 6), "no-cache")
 
 
-@cache
 def _read_asset(name: str) -> AssetFile | None:
-    path = FOLDER / name
-    if path.parent != FOLDER / "assets" and path.parent != FOLDER:
-        return None
     try:
-        body = path.read_bytes()
+        body = (FOLDER / name).read_bytes()
     except OSError:
         return None
     media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"
@@ -98,8 +138,7 @@ def _read_asset(name: str) -> AssetFile | None:
 
 
 async def _send_file(file: AssetFile, scope: Scope, send: Send) -> None:
-    accepts = next((value for name, value in scope["headers"] if name == b"accept-encoding"), b"")
-    zipped = b"gzip" in accepts
+    zipped = accepts_gzip(scope)
     body = file.gzipped if zipped else file.body
     headers = {
         **HEADERS,

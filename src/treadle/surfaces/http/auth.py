@@ -89,12 +89,7 @@ class TokenAuthentication:
             USER_HEADER,
         )
         host = headers[b"host"].lower()
-        if _host_name(host) not in self._hosts:
-            raise Refusal(
-                421,
-                "UnknownHost",
-                f"Unknown host `{host[:200]}`. Add the name to `server.hosts` in config.yaml to accept it.",
-            )
+        self._check_host(host)
         self._check_origin(headers[b"origin"], host)
         path, state = scope["path"], get_state(scope)
         state["streams"] = self._streams
@@ -108,6 +103,18 @@ class TokenAuthentication:
             raise make_unauthorized()
         elif path == cookies.SIGN_IN_PATH:
             cookies.check_same_origin(scope, headers, partial(_is_own, host))
+
+    def knows_host(self, host: str) -> bool:
+        """Return whether a `Host` header names this server."""
+        return _host_name(host.lower()) in self._hosts
+
+    def _check_host(self, host: str) -> None:
+        if not self.knows_host(host):
+            raise Refusal(
+                421,
+                "UnknownHost",
+                f"Unknown host `{host[:200]}`. Add the name to `server.hosts` in config.yaml to accept it.",
+            )
 
     async def _identify(
         self, scope: Scope, headers: dict[bytes, str], host: str

@@ -9,10 +9,12 @@ from litestar.handlers import HTTPRouteHandler
 
 from treadle.api.engine import HostedEngine
 from treadle.domain.errors import InvalidState
+from treadle.domain.limits import DEFAULT_STREAM_MEMORY_BYTES
 from treadle.surfaces.http.application import Application
 from treadle.surfaces.http.assets import DashboardFiles
 from treadle.surfaces.http.auth import LOOPBACK_HOSTS, OwnerAuthentication, TokenAuthentication
 from treadle.surfaces.http.open_streams import OpenStreams
+from treadle.surfaces.http.response_headers import SafeResponses
 from treadle.surfaces.http.server import SameUserProtocol, Serving, serve_sockets
 
 
@@ -36,13 +38,15 @@ async def serve_over_tcp(
     hosts: tuple[str, ...],
     origins: tuple[str, ...],
     streams_per_token: int | None = None,
+    stream_memory: int = DEFAULT_STREAM_MEMORY_BYTES,
 ) -> AsyncGenerator[OpenStreams, None]:
     """Serve callers that have a token, over TCP. Yield the open streams."""
-    streams = OpenStreams(streams_per_token)
+    streams = OpenStreams(streams_per_token, stream_memory)
     authenticated = TokenAuthentication(
         app.asgi, streams, app.access, app.sign_ins, (*LOOPBACK_HOSTS, *hosts), origins
     )
-    async with serve_sockets(DashboardFiles(authenticated) if app.has_pages else authenticated, [listener]):
+    served = DashboardFiles(authenticated, authenticated.knows_host) if app.has_pages else authenticated
+    async with serve_sockets(SafeResponses(served), [listener]):
         try:
             yield streams
         finally:

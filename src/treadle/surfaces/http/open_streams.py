@@ -6,6 +6,8 @@ from typing import Protocol
 
 from treadle.domain.access import Principal
 from treadle.domain.ids import TokenId
+from treadle.domain.limits import DEFAULT_STREAM_MEMORY_BYTES
+from treadle.surfaces.http.stream_memory import StreamMemory
 
 HEARTBEAT_INTERVAL_SECONDS = 15.0
 
@@ -26,8 +28,9 @@ class OpenStream(Protocol):
 
 
 class OpenStreams:
-    def __init__(self, max_per_token: int | None = None) -> None:
+    def __init__(self, max_per_token: int | None = None, memory_bytes: int = DEFAULT_STREAM_MEMORY_BYTES) -> None:
         """`max_per_token`: the most streams that one token may have open; None: no limit."""
+        self.memory = StreamMemory(memory_bytes)
         self._open: set[OpenStream] = set()
         self._max_per_token = max_per_token
         self._of_token: Counter[TokenId] = Counter()

@@ -38,6 +38,10 @@ LINGER_SECONDS = 2.0
 """How long a connection stays open after its final response, so that the response arrives."""
 ABORT_KEY = "treadle.abort"
 """The key in the scope of a request for the function that aborts its connection."""
+UNSENT_KEY = "treadle.unsent"
+"""The key in the scope of a request for the function that returns how many bytes its client has not received."""
+MAX_UNSENT_BYTES = 32 * 1024
+"""A response waits while more than this is unsent."""
 
 
 def _make_response(status: int, kind: str, detail: str) -> bytes:
@@ -81,6 +85,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] -- as in uvicorn
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=MAX_UNSENT_BYTES)
         if len(self.connections) > self.max_connections:
             self._end_with_response(_TOO_MANY_CONNECTIONS)
         else:
@@ -105,7 +110,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._stop_head_timer()
         super().on_headers_complete()
-        cast("dict[str, Any]", self.scope)[ABORT_KEY] = self.transport.abort
+        scope = cast("dict[str, Any]", self.scope)
+        scope[ABORT_KEY], scope[UNSENT_KEY] = self.transport.abort, self.transport.get_write_buffer_size
         self._body_started_at = self._received_at = self.loop.time()
         self._body_timer = self.loop.call_later(BODY_IDLE_SECONDS, self._check_body)
 

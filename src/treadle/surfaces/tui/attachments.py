@@ -15,7 +15,6 @@ from treadle.surfaces.tui.item_view import format_size
 
 LONG_PASTE_CHARACTERS = 2_000
 LONG_PASTE_LINES = 12
-MAX_IMAGE_BYTES = 20_000_000
 _MENTION = re.compile(r"(?:^|(?<=\s))@(\"[^\"\n]+\"|\S+)")
 
 
@@ -55,15 +54,15 @@ def find_image(text: str, folder: Path) -> Path | None:
     path = Path(words[0]).expanduser()
     path = path if path.is_absolute() else folder / path
     try:
-        is_image = path.suffix.lower() in IMAGE_TYPES and path.is_file() and path.stat().st_size <= MAX_IMAGE_BYTES
+        is_image = path.suffix.lower() in IMAGE_TYPES and path.is_file()
     except OSError:
         return None
     return path if is_image else None
 
 
-def make_file_chip(path: Path) -> Chip:
-    """Return the chip of an image or a text file. Raise UsageError if it cannot be read."""
-    part = make_attachment(path)
+def make_file_chip(path: Path, max_bytes: int) -> Chip:
+    """Return the chip of an image or a text file. Raise UsageError if it cannot be read or is too large."""
+    part = make_attachment(path, max_bytes)
     return Chip(texts.ATTACHED_FILE.format(name=path.name, size=format_size(path.stat().st_size)), part)
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from treadle.domain.agents import Limits
 from treadle.domain.errors import TreadleError
 from treadle.domain.messages import MESSAGE_LIMIT
 from treadle.surfaces.tui import texts
@@ -42,11 +43,19 @@ class Outbox:
     def attach(self, path: Path) -> None:
         """Attach a file."""
         try:
-            self._add(make_file_chip(path))
+            self._add(self._make_file_chip(path))
         except TreadleError as error:
             self._app.flash(str(error))
         except OSError as error:
             self._app.flash(texts.UNREADABLE.format(path=path, error=error.strerror))
+
+    def _make_file_chip(self, path: Path) -> Chip:
+        """Return the chip of a file that the agent accepts."""
+        try:
+            limits = self._app.link.home.agent(self._app.chat.agent_name).limits
+        except TreadleError:
+            limits = Limits()  # the agent is not in the home; the server checks the message
+        return make_file_chip(path, limits.max_attachment_bytes)
 
     def remove_last(self) -> None:
         """Remove the last attachment."""
@@ -79,7 +88,11 @@ class Outbox:
         if size > MESSAGE_LIMIT:
             app.flash(texts.TOO_LONG.format(size=size, limit=MESSAGE_LIMIT))
             return
-        images = [make_file_chip(path) for path in find_mentioned_images(text, app.folder)]
+        try:
+            images = [self._make_file_chip(path) for path in find_mentioned_images(text, app.folder)]
+        except TreadleError as error:
+            app.flash(str(error))
+            return
         parts = tuple(chip.part for chip in (*chips, *images))
         app.history.add(text)
         app.prompt.put("")

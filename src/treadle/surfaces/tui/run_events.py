@@ -33,8 +33,8 @@ NOTEWORTHY = (
     e.ContextTrimmed, e.LoopWarning, e.StuckDetected, e.EmptyTurn, e.Continuation, e.PhantomAction, e.CallWritten,
     e.OutputRejected, e.QuotaWarning, e.QualityScored, e.ErrorAnalyzed, e.SecretUsed, e.SecretDenied, e.Redacted,
     e.MemoryRecalled, e.MemoryDegraded, e.SandboxDenied, e.ProcessKilled, e.RunWaiting, e.RecoveryAction,
+    e.CallsDropped,
 )  # fmt: skip
-"""Events that get a line of their own."""
 
 
 @dataclass(slots=True)

@@ -42,7 +42,7 @@ from treadle.surfaces.cli.mcp_entries import (
 from treadle.surfaces.cli.output import Column, alert, format_count, note, print_json, print_table
 from treadle.surfaces.cli.process import FAILED
 from treadle.surfaces.cli.shared_options import Json
-from treadle.surfaces.cli.terminal import measure_terminal, reveal_line
+from treadle.surfaces.cli.terminal import inert, measure_terminal, reveal_line
 
 SECTION = "mcp_servers"
 group = Group("mcp")
@@ -253,7 +253,7 @@ async def login(name: Name, agent: OfAgent = "", yes: Yes = False, json: Json = 
 
     async def show(url: str) -> None:
         note("Open this address in a browser on this machine to sign in:")
-        print(url, file=sys.stderr, flush=True)
+        print(inert(url), file=sys.stderr, flush=True)
 
     found = await _inspect(entry, show)
     if not json:

@@ -32,7 +32,7 @@ from treadle.surfaces.http.openai.deltas import (
     Waiting,
 )
 from treadle.surfaces.http.openai.refusals import find_run_failure
-from treadle.surfaces.http.streams import EventStream, Pieces
+from treadle.surfaces.http.streams import EventStream, Pieces, split_bytes
 
 FIRST_BYTE_SECONDS = 10.0
 """How long a failure can still become the response itself. After that the response starts, whatever follows."""
@@ -254,7 +254,7 @@ async def stream_answer(answer: RunAnswer, writer: AnswerWriter, request: ApiReq
         raise
     headers = [(name.lower().encode(), value.encode()) for name, value in answer.headers.items()]
     stream = EventStream(
-        _write_pieces(first, batches, writer, answer), bytes, request, headers, will_reconnect=False
+        _write_pieces(first, batches, writer, answer), split_bytes, request, headers, will_reconnect=False
     )
     return _CancellingStream(stream, answer)
 
