@@ -137,7 +137,7 @@ def test_control_characters_are_shown_instead_of_obeyed(code: int) -> None:
 
 
 def test_other_text_is_left_alone() -> None:
-    assert inert("Grüße, 世界 👋\u200d\n\tend") == "Grüße, 世界 👋\u200d\n\tend"
+    assert inert("Grüße, 世界 👩\u200d👧\n\tend") == "Grüße, 世界 👩\u200d👧\n\tend"
 
 
 def test_a_truncated_line_ends_with_an_ellipsis() -> None:

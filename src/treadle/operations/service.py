@@ -6,7 +6,7 @@ from contextlib import aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from treadle.domain.agents import AgentSpec
+from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.envelope import Event, Origin
 from treadle.domain.errors import InvalidState, UsageError
 from treadle.domain.events import (
@@ -29,7 +29,6 @@ from treadle.domain.users import UserId
 from treadle.engine.event_hub import EndedRun, EventHub
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS
 from treadle.operations.event_factory import DraftFactory
-from treadle.operations.event_feed import Missed, durable_feed, live_feed
 from treadle.operations.journal_pages import read_queued, read_stored_events
 from treadle.operations.not_found import unknown_session
 from treadle.operations.refusal_watch import RefusalWatch
@@ -49,6 +48,7 @@ from treadle.ports.vault import Vault
 
 if TYPE_CHECKING:
     from treadle.operations.approval_service import Answer, ApprovalService
+    from treadle.operations.event_feed import Missed
     from treadle.operations.forks import Fork, ForkService
     from treadle.operations.prompts import SentPrompt
     from treadle.operations.submissions import Admission, Submission
@@ -192,10 +192,8 @@ class LocalService:
         """Send a message to a run in progress, for its next step or at once."""
         from treadle.operations.submissions import check_message, redact_message
 
-        if len(message.parts) > 1:
-            check_message(message, (await self.agent_of(run_id)).limits.max_attachment_bytes)
-        else:
-            check_message(message)
+        limits = (await self.agent_of(run_id)).limits if len(message.parts) > 1 else Limits()
+        check_message(message, limits.max_attachment_bytes)
         if await self._is_command(run_id):
             raise InvalidState(
                 f"{run_id} is a session command and accepts no message. Send the message to its session."
@@ -320,13 +318,17 @@ class LocalService:
         self, after: int | None = None, agents: Sequence[str] | None = None, owner: UserId | None = None
     ) -> AsyncGenerator[Sequence[PositionedEvent], None]:
         """Yield the same events in batches of what is available."""
+        from treadle.operations.event_feed import durable_feed
+
         return durable_feed(self._hub, self._runs, after, agents, owner)
 
     def live_feed(
         self, after: int | None = None, agents: Sequence[str] | None = None, owner: UserId | None = None
-    ) -> AsyncGenerator[Sequence[PositionedEvent | Event | Missed], None]:
+    ) -> AsyncGenerator[Sequence["PositionedEvent | Event | Missed"], None]:
         """Yield the same, with the live events of these runs, and the number of live events that a slow reader has
         missed."""
+        from treadle.operations.event_feed import live_feed
+
         return live_feed(self._hub, self._runs, after, agents, owner)
 
     async def position(self) -> int:

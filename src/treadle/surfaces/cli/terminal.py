@@ -3,7 +3,6 @@
 `inert` is for prose: control characters are shown instead of obeyed, and what languages need stays. `reveal` is
 for what a reviewer decides about: every invisible character is shown by its number."""
 
-import json
 import os
 import re
 import sys
@@ -81,12 +80,18 @@ def _reveal_character(character: str) -> str:
 _UNSAFE_IN_JSON = re.compile(f"[\x7f-\x9f{_HIDING}]")
 
 
+def _escape_in_json(found: re.Match[str]) -> str:
+    """Return the escapes of a character: two of them, a surrogate pair, beyond the first 65,536."""
+    units = found[0].encode("utf-16-be").hex()
+    return "".join([f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4)])
+
+
 def inert_json(line: bytes) -> bytes:
     """Return a line of JSON with the characters escaped that act on a terminal. It decodes to the same value."""
     if line.isascii() and b"\x7f" not in line:
         return line
     text = line.decode("utf-8", "surrogatepass")
-    return _UNSAFE_IN_JSON.sub(lambda found: json.dumps(found[0])[1:-1], text).encode("utf-8", "surrogatepass")
+    return _UNSAFE_IN_JSON.sub(_escape_in_json, text).encode("utf-8", "surrogatepass")
 
 
 # ── Lines ──
