@@ -11,7 +11,7 @@ Verdict = Literal["warn", "block", "stop"]
 
 GUARDS: Final = (
     "loop", "stuck", "phantom", "empty", "continuation", "context", "quarantine", "max_steps", "deadline", "output",
-    "budget_hint", "budget", "quota", "credits", "approval", "written_call",
+    "budget_hint", "budget", "quota", "credits", "approval", "written_call", "calls",
 )  # fmt: skip
 _ALWAYS: Final = (
     "loop",
