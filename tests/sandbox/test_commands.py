@@ -205,7 +205,7 @@ def test_a_killed_broker_is_replaced_and_leaves_no_process(workspace: Path) -> N
 
 def homes() -> set[Path]:
     """The private homes of commands whose supervisor is gone."""
-    found = Path(tempfile.gettempdir()).glob("treadle-*-*")
+    found = Path(tempfile.gettempdir()).glob("treadle-[0-9]*-*")
     return {path for path in found if not Path("/proc", path.name.split("-")[1]).exists()}
 
 
