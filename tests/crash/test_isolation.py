@@ -17,6 +17,7 @@ from treadle.domain.ids import RunId
 from treadle.domain.messages import user
 from treadle.domain.runs import OutcomeKind
 from treadle.engine.isolation import (
+    ADMISSION_SECONDS,
     HOLD_SECONDS,
     SHARED_TRIAL_SECONDS,
     STOP_SECONDS,
@@ -235,6 +236,25 @@ def test_trial_of_one_waits_until_other_runs_stop_but_not_for_ever() -> None:
             began = loop.time()
             await suspect
             assert 0 < loop.time() - began <= STOP_SECONDS + 1
+
+    virtually(scenario())
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(0.02, 1), (3, 8)])
+def test_members_of_a_trial_start_one_after_the_other(seconds: float, most: int) -> None:
+    """If each makes progress at once, the death of a worker meets one of them. A slow one delays the next for its
+    head start."""
+
+    async def scenario() -> None:
+        recorder, loop = TrialRecorder(seconds), asyncio.get_running_loop()
+        tasks = [asyncio.ensure_future(recorder.execute(each)) for each in make_suspects(16)]
+        together, passed = 0, asyncio.gather(*tasks)
+        while not passed.done():
+            await asyncio.sleep(0.001)
+            together = max(together, len(recorder.executing))
+        assert together == most
+        assert recorder.sizes == [8, 8]
+        assert loop.time() < 2 * (seconds * 8 / most + ADMISSION_SECONDS)
 
     virtually(scenario())
 

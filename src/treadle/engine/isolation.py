@@ -7,7 +7,7 @@ worker is found. Runs that wait for their trial are not owned, so a death does n
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
 from treadle.core.state import RunState
@@ -26,6 +26,12 @@ STOP_SECONDS = 5.0
 """The share of `TRIAL_SECONDS` that is spent waiting for the other runs to reach the end of a call."""
 HOLD_SECONDS = 2.0
 """How long a run that died alone is held back. If a worker dies without it, something else kills workers."""
+MAX_HEAD_START_SECONDS = 0.25
+"""Maximum time for which a member of a trial executes before the next one starts. Most calls end within it, and the
+death of a worker then meets only the members that are still executing."""
+ADMISSION_SECONDS, EXCLUSIVE_ADMISSION_SECONDS = 1.0, 5.0
+"""Maximum time until the last member of a trial starts: while other runs wait here, and while other workers
+execute them."""
 GATHER_SECONDS, MAX_GATHER_SECONDS = 0.2, 1.0
 """A trial starts when no suspect was found for this long, or this long after the first."""
 
@@ -175,7 +181,7 @@ class Isolation:
         try:
             if is_exclusive:
                 await self._wait_until_idle()
-            self._admit(trial)
+            await self._admit(trial, EXCLUSIVE_ADMISSION_SECONDS if is_exclusive else ADMISSION_SECONDS)
             async with asyncio.timeout(TRIAL_SECONDS):
                 await trial.ended.wait()
         except TimeoutError:
@@ -184,13 +190,17 @@ class Isolation:
             reopening.cancel()
             self._open()
 
-    def _admit(self, trial: "_Trial") -> None:
+    async def _admit(self, trial: "_Trial", seconds: float) -> None:
+        """Let the members execute. Each one starts when the one before it has made progress or has had its head
+        start, so that one that kills its worker meets few others."""
         members = set(trial.suspects)
+        head_start = min(MAX_HEAD_START_SECONDS, seconds / max(1, len(members)))
         for turn, suspect in tuple(self._waiting.items()):
             if suspect in members and not turn.done():
                 members.discard(suspect)
                 del self._waiting[turn]
                 turn.set_result(trial)
+                await trial.wait_for(suspect, head_start)
         for suspect in members:  # no longer waiting
             trial.remove(suspect)
 
@@ -211,6 +221,7 @@ class _Trial:
         self.suspects = set(suspects)
         """Members that have made no progress yet."""
         self.ended = asyncio.Event()
+        self._changed = asyncio.Event()
         self._size, self._started = len(suspects), None
 
     def start(self, ids: Ids) -> TrialStarted:
@@ -220,8 +231,17 @@ class _Trial:
     def remove(self, suspect: Suspect) -> None:
         """Remove a member that has made progress or stopped."""
         self.suspects.discard(suspect)
+        self._changed.set()
         if not self.suspects:
             self.ended.set()
+
+    async def wait_for(self, member: Suspect, seconds: float) -> None:
+        """Wait until a member has made progress or stopped, or until the time is up."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while member in self.suspects:
+                    self._changed.clear()
+                    await self._changed.wait()
 
 
 class _SharedSlot:
