@@ -15,6 +15,8 @@ from treadle.system.import_guard import ImportGuard
 
 SITE = str(Path(hook.HOOK_FILE).with_name("site"))
 BINARIES = f"{Path(sys.executable).parent}/"
+SHELLS = frozenset({"bash", "sh", "env", "tmux"})
+"""Programs with which tests start commands of the engine."""
 
 
 class ExecutionAudit:
@@ -61,9 +63,11 @@ class ExecutionAudit:
 
 
 def _is_engine_process(arguments: Any) -> bool:
-    """Return whether a test starts this Python or a command of this environment. Helpers of the engine start
-    isolated, and are audited in another way."""
+    """Return whether a test starts this Python or a command of this environment, perhaps in a shell or a terminal.
+    Helpers of the engine start isolated, and are audited in another way."""
     words = [str(word) for word in (arguments if isinstance(arguments, list | tuple) else [arguments])]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] -- whatever a test gives
+    if Path(words[0]).name in SHELLS:
+        return True
     return words[0].startswith(BINARIES) and not any(word.startswith("-I") for word in words[1:2])
 
 

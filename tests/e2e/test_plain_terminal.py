@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+from tests.audit.plugin import AUDIT
 from tests.e2e.scripted_endpoint import says, serve, write_home
 from tests.e2e.tmux import needs_tmux, open_terminal
 
@@ -15,6 +16,13 @@ def test_an_empty_home_says_that_it_has_no_runs(tmp_path: Path) -> None:
     with open_terminal([TREADLE, "runs", "list"], tmp_path, environment) as terminal:
         screen = terminal.wait_for("No runs yet")
         assert all(len(line) <= 80 for line in screen.splitlines())
+
+
+@needs_tmux
+def test_a_terminal_is_audited_for_executions(tmp_path: Path) -> None:
+    show = "import os; from tests.audit.hook import VARIABLE; print('audit:', os.environ[VARIABLE][-20:])"
+    with open_terminal([sys.executable, "-c", show], Path.cwd(), {"HOME": str(tmp_path)}) as terminal:
+        terminal.wait_for(f"audit: {str(AUDIT.log)[-20:]}")
 
 
 @needs_tmux

@@ -1,6 +1,7 @@
 """The audit of the suite finds what it is there to find, in every kind of process of the engine."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,13 @@ def test_each_way_to_execute_a_file_of_a_workspace_is_recorded(tmp_path: Path, w
 
 def test_what_is_protected_in_a_workspace_is_not_recorded(tmp_path: Path, work: Path) -> None:
     assert list_violations(tmp_path, work, "exec(compile('', work + '/kept/evil.py', 'exec'))") == ""
+
+
+def test_a_process_of_a_shell_is_audited(tmp_path: Path, work: Path) -> None:
+    log, words = tmp_path / "log", (sys.executable, "-c", ATTACK + ATTACKS["exec"], os.path.realpath(work))
+    given = {"PATH": os.environ["PATH"], hook.VARIABLE: str(log)}
+    subprocess.run(["bash", "-c", shlex.join(words)], env=given, check=True)
+    assert f"exec {tmp_path}/" in log.read_text()
 
 
 def test_this_process_is_audited() -> None:
