@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
@@ -53,6 +53,7 @@ async def make_answer(request: ModelRequest) -> ScriptStep:
     return say("done") if turns == CALLS - 1 else ask(call("look", f"c{turns}", number=turns))
 
 
+Answer = Callable[[ModelRequest], Awaitable[ScriptStep]]
 AGENT = treadle.Agent(
     name="hero",
     model="fake/m",
@@ -62,9 +63,15 @@ AGENT = treadle.Agent(
 )
 
 
-def make_engine(url: str, home: Path) -> HostedEngine:
+async def wait_for_ever(request: ModelRequest) -> ScriptStep:
+    """Never answer: the process that submits the runs executes none of their calls."""
+    await asyncio.Event().wait()
+    return say("")
+
+
+def make_engine(url: str, home: Path, answer: Answer = make_answer) -> HostedEngine:
     engine = create_engine(url, home=Home(home))
-    engine.add_model("fake", FunctionModel(make_answer))
+    engine.add_model("fake", FunctionModel(answer))
     engine.add_tools(look, kill)
     return engine
 
@@ -82,7 +89,7 @@ async def run_process(url: str, home: Path, probe: bool) -> None:
 
 
 async def submit_runs(url: str, home: Path, runs: int, deadly: int) -> None:
-    async with make_engine(url, home) as engine:
+    async with make_engine(url, home, wait_for_ever) as engine:
         places = set(random.sample(range(runs), deadly))
         for number in range(runs):
             session = f"{DEADLY}{uuid4().hex}" if number in places else None

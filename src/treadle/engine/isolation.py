@@ -254,7 +254,7 @@ class _SharedSlot:
 
 
 class _MemberSlot:
-    """The slot of a member of a trial. After its own progress, the run continues like others, and with them: a later
+    """The slot of a member of a trial. After its own progress, the run continues with the others: a later
     death in the trial does not meet it."""
 
     def __init__(self, isolation: Isolation, member: Suspect, trial: _Trial, started: TrialStarted) -> None:
