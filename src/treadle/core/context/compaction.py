@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from treadle.core.context.kept_record import split_record
 from treadle.core.context.memory_prompt import remove_section
 from treadle.core.context.tokens import estimate_text
 from treadle.core.state import RunState
@@ -129,12 +130,14 @@ def max_summary_tokens(window: int) -> int:
     return max(MIN_SUMMARY_TOKENS, min(MAX_SUMMARY_TOKENS, int(window * SUMMARY_SHARE)))
 
 
-def make_summary_message(text: str) -> Message:
-    return Message("user", (Text(f"{_OPENING}\n{text}\n{_CLOSING}"),), "summary")
+def make_summary_message(text: str, record: str = "") -> Message:
+    """Return the message with a summary and what is kept beside it."""
+    kept = f"\n{record}" if record else ""
+    return Message("user", (Text(f"{_OPENING}\n{text}{kept}\n{_CLOSING}"),), "summary")
 
 
 def extract_summary(message: Message) -> str:
-    """Return the summary in a message, as it was written."""
+    """Return the summary in a message, as it was written, with what is kept beside it."""
     return message.text.removeprefix(_OPENING).removesuffix(_CLOSING).strip()
 
 
@@ -142,7 +145,12 @@ def extract_summary(message: Message) -> str:
 
 
 def extract_notes(messages: Sequence[Message]) -> str:
-    return "\n".join(extract_summary(message) for message in messages if message.mark == "summary")
+    """Return the earlier summaries without what is kept beside them."""
+    return "\n".join(map(split_record, list_summaries(messages))).strip()
+
+
+def list_summaries(messages: Sequence[Message]) -> list[str]:
+    return [extract_summary(message) for message in messages if message.mark == "summary"]
 
 
 def split_into_pieces(messages: Sequence[Message], window: int) -> list[str]:
@@ -201,9 +209,10 @@ def make_instructions(has_memory: bool) -> str:
     return INSTRUCTIONS + (_ALSO_REMEMBER if has_memory else "")
 
 
-def make_prompt(so_far: str, piece: str, focus: str = "") -> str:
-    """Return the prompt for the writer of a summary."""
-    parts = [f"The notes so far:\n{so_far or '(none yet)'}", f"The next part of the conversation:\n{piece}"]
+def make_prompt(so_far: str, piece: str, focus: str = "", record: str = "") -> str:
+    """Return the prompt for the writer of a summary. The record is what is kept whatever it writes."""
+    kept = [f"Kept beside the notes, so do not repeat it:\n{record}"] if record else []
+    parts = [*kept, f"The notes so far:\n{so_far or '(none yet)'}", f"The next part of the conversation:\n{piece}"]
     if focus:
         parts.append(f"The user asks that the notes keep above all: {focus}")
     parts.append("Write the notes now.")
