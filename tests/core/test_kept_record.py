@@ -1,4 +1,4 @@
-"""What is kept beside a summary."""
+"""What is kept with a summary."""
 
 from typing import Any
 
@@ -139,7 +139,7 @@ def test_a_record_has_a_limit_and_drops_the_oldest_that_demand_nothing() -> None
     assert "it is 0" not in kept.words
 
 
-def test_nothing_to_keep_is_no_text() -> None:
+def test_a_record_without_entries_has_no_text() -> None:
     assert render_record(KeptRecord(), ROOM) == ""
     assert make_summary_message("x") == make_summary_message("x", "")
 

@@ -410,7 +410,7 @@ def reading(request: ModelRequest, model: Recorder) -> ScriptStep:
     return say("done", usage=UNCOUNTED)
 
 
-def test_what_is_kept_beside_a_summary_is_journaled_and_survives_forks_and_undo(tmp_path: Path) -> None:
+def test_what_is_kept_with_a_summary_is_journaled_and_survives_forks_and_undo(tmp_path: Path) -> None:
     model = Recorder(reading)
     (tmp_path / "a.txt").write_text(WORDS * 8)
 

@@ -16,6 +16,7 @@ OTHERS = {
     "core/context": "marks in stored transcripts: a format that the corpus pins",
     "core/guards": "answers of models",
     "domain/attachments.py": "the format of attached files in stored messages",
+    "domain/edits/patch_format.py": "the format of patches",
     "domain/events/version_1.py": "sentences in old journals, from which it reads facts",
     "domain/permissions.py": "the prefix of an exact pattern in stored rules",
     "mcp/connection.py": "error messages of the MCP library, which has no code of their own for them",

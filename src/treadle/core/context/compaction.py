@@ -50,7 +50,7 @@ INSTRUCTIONS = (
     "own:\n"
     + "\n".join(f"## {section}" for section in SECTIONS)
     + "\nUnder Constraints and Decisions, write each entry on a line of its own that begins with `- `, in the "
-    "words of the conversation, and only new entries: earlier ones are kept beside the notes. If the next part "
+    "words of the conversation, and only new entries: earlier ones are kept with the notes. If the next part "
     "revokes or replaces an earlier one, write that as a new entry. "
     "Keep every fact that may matter later, word for word: names, numbers, paths, commands, identifiers, "
     "error messages, what the user wants and does not want. Carry over what is in the notes so far, and correct "
@@ -135,13 +135,13 @@ def max_summary_tokens(window: int) -> int:
 
 
 def make_summary_message(text: str, record: str = "") -> Message:
-    """Return the message with a summary and what is kept beside it."""
+    """Return the message with a summary and what is kept with it."""
     kept = f"\n{record}" if record else ""
     return Message("user", (Text(f"{_OPENING}\n{text}{kept}\n{_CLOSING}"),), "summary")
 
 
 def extract_summary(message: Message) -> str:
-    """Return the summary in a message, as it was written, with what is kept beside it."""
+    """Return the summary in a message, as it was written, with what is kept with it."""
     return message.text.removeprefix(_OPENING).removesuffix(_CLOSING).strip()
 
 
@@ -149,7 +149,7 @@ def extract_summary(message: Message) -> str:
 
 
 def extract_notes(messages: Sequence[Message]) -> str:
-    """Return the earlier summaries without what is kept beside them."""
+    """Return the earlier summaries without what is kept with them."""
     return "\n".join(map(split_record, list_summaries(messages))).strip()
 
 
@@ -215,7 +215,7 @@ def make_instructions(has_memory: bool) -> str:
 
 def make_prompt(so_far: str, piece: str, focus: str = "", record: str = "") -> str:
     """Return the prompt for the writer of a summary. The record is what is kept whatever it writes."""
-    kept = [f"Kept beside the notes, so do not repeat it:\n{record}"] if record else []
+    kept = [f"Kept with the notes, so do not repeat it:\n{record}"] if record else []
     parts = [*kept, f"The notes so far:\n{so_far or '(none yet)'}", f"The next part of the conversation:\n{piece}"]
     if focus:
         parts.append(f"The user asks that the notes keep above all: {focus}")

@@ -1,4 +1,4 @@
-"""What is kept beside a summary, whatever its writer drops: the user's words, decisions, files and the plan.
+"""What is kept with a summary, whatever its writer drops: the user's words, decisions, files and the plan.
 
 It is made from the messages that a summary replaces, and is part of the message with the summary. The next one is
 read from there, so it survives forks, and the undo of a compaction restores the one before."""

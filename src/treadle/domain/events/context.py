@@ -92,7 +92,7 @@ class ContextCompacted(EventData, frozen=True):
     calls: int = 1
     """Number of model calls: a long conversation is read in pieces."""
     record: str = ""
-    """What is kept beside the summary: the user's words, decisions, files and the plan."""
+    """What is kept with the summary: the user's words, decisions, files and the plan."""
 
 
 SegmentReason = Literal["compaction", "reset", "undo"]
