@@ -34,6 +34,7 @@ OTHERS = {
     "surfaces/http/problems.py": "the limit that msgspec writes into its error",
     "surfaces/tui/inline.py": "errors of the JSON parser",
     "testing": "texts that test doubles and simulations send themselves",
+    "tools/files/folder_overview.py": "the format of references of git",
     "tools/shell": "command lines",
     "tools/signature.py": "errors of msgspec",
     "tools/web/fetch.py": "the first bytes of HTML pages",
