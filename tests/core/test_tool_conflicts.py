@@ -22,6 +22,7 @@ TOOLS = {
         spec("search", effect="read", paths=("path",)),
         spec("write", effect="write", paths=("path",)),
         spec("move", effect="write", paths=("source", "target")),
+        spec("patch", effect="write", patches=("input",)),
         spec("fetch", effect="read"),
         spec("think", effect="none"),
         spec("bash"),
@@ -47,7 +48,15 @@ def may_run_together(one: "Given", two: "Given") -> bool:
 
 
 Given = tuple[str, dict[str, Any]]
+
+
+def patch(*sections: str) -> Given:
+    return ("patch", {"input": "*** Begin Patch\n" + "\n".join(sections) + "\n*** End Patch"})
+
+
 TOGETHER: list[tuple[Given, Given]] = [
+    (patch("*** Delete File: a", "*** Delete File: b"), ("write", {"path": "c"})),
+    (patch("*** Delete File: a"), patch("*** Delete File: b")),
     (("read", {"path": "a"}), ("read", {"path": "a"})),
     (("read", {"path": "a"}), ("write", {"path": "b"})),
     (("write", {"path": "a"}), ("write", {"path": "b"})),
@@ -66,6 +75,11 @@ def test_calls_without_a_conflict_run_together(one: Given, two: Given) -> None:
 
 
 APART: list[tuple[Given, Given]] = [
+    (patch("*** Delete File: a", "*** Delete File: b"), ("read", {"path": "b"})),
+    (patch("*** Update File: a", "*** Move to: d/c"), ("search", {"path": "d"})),
+    (patch("*** Update File: a", "*** Move to: c"), patch("*** Add File: ./c")),
+    (patch("no patch"), ("write", {"path": "c"})),
+    (("patch", {"input": 7}), ("write", {"path": "c"})),
     (("write", {"path": "a"}), ("write", {"path": "a"})),
     (("write", {"path": "a"}), ("write", {"path": "./b/../a"})),
     (("write", {"path": "a"}), ("read", {"path": "A"})),

@@ -1,6 +1,7 @@
 """Long conversations are trimmed, summarized and restored, and nothing is lost."""
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -393,5 +394,53 @@ def test_the_request_is_rebuilt_from_the_journal(tmp_path: Path) -> None:
                     assert seen.request.conversation.messages == model.asked[index]
             with pytest.raises(UsageError, match="its steps are 1 to"):
                 await engine.service.prompt(first.run_id, 99)
+
+    asyncio.run(scenario())
+
+
+RULE = "Never touch the garden."
+
+
+def reading(request: ModelRequest, model: Recorder) -> ScriptStep:
+    """Read a file in each of 20 requests, then answer. The summaries say little."""
+    if is_summary(request):
+        return say("## Decisions\n- go west\n## Goal\nlook", usage=UNCOUNTED)
+    if len(model.asked) % 20:
+        return ask(call("read_file", f"c{len(model.asked)}", path="a.txt", lines=len(model.asked)), usage=UNCOUNTED)
+    return say("done", usage=UNCOUNTED)
+
+
+def test_what_is_kept_with_a_summary_is_journaled_and_survives_forks_and_undo(tmp_path: Path) -> None:
+    model = Recorder(reading)
+    (tmp_path / "a.txt").write_text(WORDS * 8)
+
+    async def scenario() -> None:
+        async with opened(tmp_path, model) as engine:
+            hero = agent(tools=["read_file", "recall"], workspace=str(tmp_path), **SMALL)
+            first = await engine.run(hero, "Look around.")
+            await engine.run(hero, f"Look there. {RULE}", session=first.session_id)
+            second = await engine.run(hero, "Look again.", session=first.session_id)
+            events = await journal(engine, second.run_id)
+            compacted = of(e.ContextCompacted, events)
+            assert compacted
+            assert RULE in compacted[-1].record
+            assert "- go west" in compacted[-1].record, "the summary before had it"
+            sent = next(message for message in model.asked[-1] if message.mark == "summary")
+            assert compacted[-1].record in sent.text
+            named = re.search(r'a\.txt: recall\(call_id="(\w+)"\)', sent.text)
+            assert named is not None
+            calls = await engine.service.full_result(first.session_id, named[1])
+            assert calls is not None
+            assert WORDS in calls
+            for result in (first, second):
+                assert (await engine.service.replay(result.run_id)).is_same
+
+            fork = await engine.fork(second.run_id, message="And now?")
+            await engine.wait(fork)
+            assert any(RULE in message.text for message in model.asked[-1] if message.mark == "summary")
+
+            await engine.run(hero, "/undo", session=first.session_id)
+            await engine.run(agent(tools=[], workspace=str(tmp_path)), "What now?", session=first.session_id)
+            assert compacted[-1].record not in "".join(message.text for message in model.asked[-1])
 
     asyncio.run(scenario())

@@ -247,3 +247,22 @@ def test_the_request_is_rebuilt_byte_for_byte(tmp_path: Path, home: Path, worksp
         assert "Run the tests with make." in start.notes
 
     asyncio.run(scenario())
+
+
+def test_the_overview_of_the_folder_is_read_once_for_a_session(tmp_path: Path, workspace: Path) -> None:
+    (workspace / "first.py").touch()
+    model = ScriptedModel(say("one"), say("two"), say("three"))
+
+    async def scenario() -> None:
+        async with opened(tmp_path, model) as engine:
+            hero = agent(tools=["read_file"], workspace=str(workspace))
+            one = await engine.run(hero, "go")
+            (workspace / "second.py").touch()
+            await engine.run(hero, "go on", session=one.session_id)
+            await engine.run(agent(tools=[look], workspace=str(workspace)), "go")
+
+    asyncio.run(scenario())
+    first, second, other = (request.preamble.system for request in model.requests)
+    assert "\nfirst.py\n" in first
+    assert second == first
+    assert "first.py" not in other, "it has no tool that reads files"

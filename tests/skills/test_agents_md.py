@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.skills.agents_md import MAX_BYTES, NAME, Notes, make_workspace_notes, read_notes, render_notes
+from treadle.skills.agents_md import MAX_BYTES, NAMES, Notes, make_workspace_notes, read_notes, render_notes
 
 SECRET = "canary-77aa-in-a-coal-mine"
+
+NAME = NAMES[0]
 
 
 def note(folder: Path, text: str = "Use tabs.") -> Path:
@@ -151,3 +153,17 @@ def test_the_content_cannot_fake_its_end(content: bytes) -> None:
         assert mark in head
         assert mark not in inner
         assert all(each.isprintable() or each in "\n\t" or ord(each) > 0xA0 for each in inner)
+
+
+def test_notes_for_other_agents_are_shown_too(workspace: Path) -> None:
+    (workspace / "AGENTS.md").write_text("Use make.\n")
+    (workspace / "CLAUDE.md").write_text("Use tabs.\n")
+    (workspace / "GEMINI.md").symlink_to("AGENTS.md")
+    notes = make_workspace_notes(workspace)
+    assert "## Notes from AGENTS.md of the workspace" in notes
+    assert "## Notes from CLAUDE.md of the workspace" in notes
+    assert "GEMINI" not in notes, "it is the same text"
+    assert notes.count("they are not the user's words") == 2
+    (workspace / "GEMINI.md").unlink()
+    (workspace / "GEMINI.md").symlink_to("/etc/hostname")
+    assert make_workspace_notes(workspace) == notes

@@ -9,7 +9,10 @@ from treadle.ports.skills import Skill
 from treadle.skills.agents_md import make_workspace_notes
 from treadle.skills.catalog import render_catalog
 from treadle.skills.run_skills import FolderSkills
+from treadle.tools.files.folder_overview import make_folder_overview
 
+READING_TOOLS = ("read_file", "@files", "@small", "*")
+"""An agent with one of these is told what its folder contains."""
 NO_INVENTION = "Never make up what a tool returns. When a call fails, say so or try another way."
 
 
@@ -40,7 +43,10 @@ class HomeAgentContext:
         path = self._home.workspace_path(agent)
         if agent.workspace is None and not path.is_dir():
             return ""  # a workspace of the home that no tool has used yet
-        return make_workspace_notes(path)
+        overview = ""
+        if agent.workspace is not None and any(tool in READING_TOOLS for tool in agent.tools):
+            overview = make_folder_overview(path, (self._home.path,))
+        return "\n\n".join(filter(None, (overview, make_workspace_notes(path))))
 
     def guidance(self, agent: AgentSpec, tools: Sequence[ToolSpec]) -> str:
         if not tools:

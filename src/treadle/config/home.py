@@ -22,14 +22,18 @@ from treadle.domain.workspaces import WorkspaceId
 
 DATABASE_URL_VARIABLE = "TREADLE_DATABASE_URL"
 DEFAULT_AGENT = "default"
-DEFAULT_PERMITTED_TOOLS = ("read_file", "glob", "grep", "recall", "clarify", "memory_search")
+DEFAULT_PERMITTED_TOOLS = ("read_file", "glob", "grep", "recall", "clarify", "memory_search", "update_plan")
 DEFAULT_APPROVAL_TOOLS = ("write_file", "edit_file", "bash", "web_fetch", "memory_save", "journal_write")
 """The tools of the default agent: those that it may use freely, and those that need an approval."""
 DEFAULT_PERSONA = """\
 You are Treadle, a careful assistant with tools. Answer a plain question directly. When a task needs files, \
-commands or the web, use a tool instead of guessing, and read a file before you change it. Do what was asked and \
-nothing more. When a call fails, read its message and try another way. At the end, say briefly what you did and \
-what you found.
+commands or the web, use a tool instead of guessing.
+For work on files: look first, at the code around the change and at who uses it. Follow the conventions of the \
+project. For work of several steps, write a plan with update_plan and keep it current. Fix the cause, with the \
+smallest change that does it. Then check it with the project's own tests, and read their output.
+Do what was asked and nothing more; leave changes that others made as they are. When a call fails, read its \
+message and try another way. At the end, say briefly what you did, what you checked and what is left. Say that \
+something works or was done only if a result shows it.
 """
 _ALLOWED_HEADER = "# What this agent may do without asking, and where. Remove an entry to be asked again.\n"
 

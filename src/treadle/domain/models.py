@@ -99,6 +99,8 @@ class Profile(Struct, frozen=True, omit_defaults=True):
     image_results: bool = False
     """It sees images, so those in tool results are sent in the `chat_completions` format, in a user message after
     the results. The other formats send them in the results."""
+    patches: bool = False
+    """It was trained to change files by patches: it gets `apply_patch` in the place of `edit_file`."""
     local: bool = False
     """It runs on the user's own machine: it costs nothing, and may be slow."""
 
@@ -131,6 +133,9 @@ class ModelFacts(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     """The server leaves tool calls in the text of the reply; they are read there in this dialect."""
     image_results: bool | None = None
     """The model sees images: those that tools return are sent to it in chat completions."""
+
+    patches: bool | None = None
+    """The model changes files by patches: it gets `apply_patch` in the place of `edit_file`."""
 
     def __post_init__(self) -> None:
         for name in ("context_window", "max_output"):

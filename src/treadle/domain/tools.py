@@ -10,6 +10,8 @@ Need = Literal["network", "workspace", "secrets", "results", "memory", "skills",
 
 COMMAND, COMMAND_ALIAS = "bash", "run_command"
 """The tool that runs commands, and its alias."""
+PLAN_TOOL = "update_plan"
+"""The tool with which a model shows its plan."""
 
 
 def strip_line(command: str) -> str:
@@ -39,6 +41,10 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     """In seconds; None for the engine's default; 0 for none."""
     paths: tuple[str, ...] = ()
     """The arguments that name the files or folders it touches. Calls that touch others may run at the same time."""
+    patches: tuple[str, ...] = ()
+    """The arguments that hold a patch, which names the files that it touches."""
+    patch_form: str | None = None
+    """The tool that does the same by a patch, for models whose profile asks for it."""
     needs: tuple[Need, ...] = ()
     """What it cannot work without."""
     asks_a_person: bool = False

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from treadle.core.context.compaction import (
     Summary,
     extract_notes,
+    list_summaries,
     make_instructions,
     make_prompt,
     make_summary_message,
@@ -13,6 +14,7 @@ from treadle.core.context.compaction import (
     read_summary,
     split_into_pieces,
 )
+from treadle.core.context.kept_record import list_stored_calls, make_record, max_record_tokens, render_record
 from treadle.core.context.projection import estimate_input, max_cost, max_reply_tokens
 from treadle.core.context.tokens import estimate_message, estimate_text
 from treadle.core.guards.quota import Intent, make_reserved_intent, reserve_model_call
@@ -63,6 +65,7 @@ async def compact(step: Compact, model: Resolved, run: OwnedRun, deps: EngineDep
         completed = await run.run_unless(_must_stop, writer_call.write(), until=run.state.deadline)
         elapsed_ms = round((deps.clock.monotonic() - began) * 1000)
         if (summary := writer_call.take_summary()) is not None:
+            await writer_call.store_results(run, deps)
             saved = await save_before_compaction(summary.remember, run, deps)
             opened = SegmentId(deps.ids("seg"))
             run.record(*saved, *writer_call.make_compacted(summary, elapsed_ms, opened))
@@ -110,6 +113,8 @@ class SummaryWriter:
         self._pieces = split_into_pieces(self._span, window)
         self._preamble = Preamble(make_instructions(may_save_conversation(state)), ())
         self._focus = state.command.focus if isinstance(state.command, CompactSession) else ""
+        record = make_record(self._span, list_summaries(self._span), state.tools)
+        self._record = render_record(record, max_record_tokens(state.window))
         self._usage = Usage()
         self._calls = 0
         self._prompt = ""
@@ -142,13 +147,19 @@ class SummaryWriter:
         """Ask for the notes piece by piece, each time with the notes so far."""
         so_far, remember = extract_notes(self._span), dict[str, None]()
         for piece in self._pieces:
-            written = await self._ask(make_prompt(so_far, piece, self._focus))
+            written = await self._ask(make_prompt(so_far, piece, self._focus, self._record))
             if written is None:
                 return
             so_far = written.text
             remember |= dict.fromkeys(written.remember)
         if self._pieces:
             self.summary = Summary(so_far, tuple(remember))
+
+    async def store_results(self, run: OwnedRun, deps: EngineDeps) -> None:
+        """Store the results that the record says how to recall."""
+        for result in list_stored_calls(self._span, self._state.tools):
+            if not is_truncated(result.content):  # else the full text is stored already
+                await deps.results.keep(run.origin, result.call_id, extract_text(result.content))
 
     async def _ask(self, prompt: str) -> Summary | None:
         request = ModelRequest(
@@ -188,7 +199,7 @@ class SummaryWriter:
         """Return the estimated number of tokens that the summary saves."""
         step, sizes = self._step, self._state.transcript.sizes
         gone = sum(sizes[at] for at in range(step.first, step.last) if at not in step.kept)
-        return gone - estimate_message(make_summary_message(summary.text))
+        return gone - estimate_message(make_summary_message(summary.text, self._record))
 
     def make_compacted(self, summary: Summary, elapsed_ms: int, segment: SegmentId) -> tuple[EventData, ...]:
         step, state = self._step, self._state
@@ -209,6 +220,7 @@ class SummaryWriter:
             elapsed_ms,
             self._cost(),
             self._calls,
+            self._record,
         )
         return compacted, SegmentOpened(segment, state.segment.segment_id, "compaction", left)
 

@@ -12,6 +12,7 @@ from treadle.core.tools.search import exceeds_share
 from treadle.domain.errors import UsageError
 from treadle.domain.events import EventData, LlmError, ModelResolved, RunStart
 from treadle.domain.lineage import Lineage
+from treadle.domain.models import Profile
 from treadle.domain.tools import ToolSpec
 from treadle.engine.deps import EngineDeps
 from treadle.engine.owned_run import OwnedRun
@@ -44,7 +45,7 @@ async def resolve_model(run: OwnedRun, deps: EngineDeps) -> Resolved | MissingDe
         return MissingDependency("nothing: it is about to end")
     try:
         model, events = await _find_model(state, deps)
-        start = await _make_start(run, deps, model.profile.context_window)
+        start = await _make_start(run, deps, model.profile)
     except UsageError as error:
         return MissingDependency(str(error))
     run.record(*start, *events)
@@ -137,7 +138,7 @@ def _find_current_route(state: RunState) -> Route:
     return Route(state.attempts.route, "a fallback", "fallback")
 
 
-async def _make_start(run: OwnedRun, deps: EngineDeps, window: int) -> tuple[RunStart, ...]:
+async def _make_start(run: OwnedRun, deps: EngineDeps, profile: Profile) -> tuple[RunStart, ...]:
     """Return the start of a run: its tools, those of its skills, and the sections of its system prompt after the
     persona.
 
@@ -158,10 +159,26 @@ async def _make_start(run: OwnedRun, deps: EngineDeps, window: int) -> tuple[Run
     sections = (context.rules(), context.catalog(skills) if skills else "", route)
     selected = [tool.spec for tool in deps.tools.select(allowed, agent)]
     tools = tuple([spec for spec in selected if may_use_tool(state.lineage, spec.name)])
-    tools = _hide_tools(await keep_offered_tools(tools, run, deps), state, window, deps)
+    offered = await keep_offered_tools(_choose_patch_forms(tools, profile, deps), run, deps)
+    tools = _hide_tools(offered, state, profile.context_window, deps)
     said = tuple([section for section in sections if section])
     guidance = context.guidance(agent, tools)
     return (RunStart(tools, said, notes, workspace if notes else "", guidance, "short"),)
+
+
+def _choose_patch_forms(tools: tuple[ToolSpec, ...], profile: Profile, deps: EngineDeps) -> tuple[ToolSpec, ...]:
+    """Return the tools with those that take patches in the place of others, for a model that is trained on patches.
+    Such a tool needs the rights of all tools whose work it can do."""
+    if not profile.patches:
+        return tools
+    names = {spec.name for spec in tools}
+    chosen: dict[str, ToolSpec] = {}
+    for spec in tools:
+        form = deps.tools.find(spec.patch_form) if spec.patch_form is not None else None
+        has_rights = form is not None and names.issuperset(form.spec.aliases)
+        offered = form.spec if form is not None and has_rights else spec
+        chosen[offered.name] = offered
+    return tuple(sorted(chosen.values(), key=lambda spec: spec.name))
 
 
 def _hide_tools(

@@ -33,6 +33,8 @@ _VISION_MODELS = re.compile(
     re.IGNORECASE,
 )
 """Models that see images. Others may refuse a request with one, so images of tools are not sent to them."""
+_PATCH_MODELS = re.compile(r"(?:^|/)(?:gpt-(?:4\.1|[5-9]|\d\d)(?!.*chat)|gpt-oss|codex)", re.IGNORECASE)
+"""Models that are trained on the patches of `apply_patch`."""
 _LOOPBACK_HOST = re.compile(r"localhost|127\.[\d.]+|::1")
 
 ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -162,4 +164,5 @@ def _conversation_profile(model: str, config: ProviderConfig) -> Profile:
         reasoning_back=back,
         alternating_roles=_ALTERNATING_ROLE_MODELS.search(model) is not None,
         image_results=_VISION_MODELS.search(model) is not None,
+        patches=_PATCH_MODELS.search(model) is not None,
     )

@@ -59,6 +59,9 @@ class Subjects(Struct, frozen=True):
     """For a tool that runs commands, the words of each text. Rules that allow are compared with these."""
     only_by_options: bool = False
     """Only options of its commands make the call opaque. A rule with `options: any` allows such a command."""
+    acts_as: tuple[str, ...] = ()
+    """For a tool that does the work of others, the tool whose rules and grants apply to each text, in addition to
+    its own."""
     destructive: str | None = None
     """What the call would destroy. A reviewer is warned, and can approve no more than this call; no grant allows
     it."""

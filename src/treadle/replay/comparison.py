@@ -42,6 +42,7 @@ WORDING = {
     "calls_dropped": ("note",),
     "command_obeyed": ("said",),
     "compaction_failed": ("reason",),
+    "context_compacted": ("record",),
     "continuation": ("note",),
     "empty_turn": ("note",),
     "error_analyzed": ("reason",),
@@ -68,7 +69,13 @@ RENDERED_CAUSES = ("not_started", "secret_refused")
 """Failed calls whose reason is rendered by Treadle. The excerpt of the others comes from the tool."""
 ESTIMATES = {"budget_reserved": "tokens", "llm_request": "input_estimate"}
 """Event type -> the field that counts the tokens of the texts that are recorded with it."""
+WITH_INSTRUCTIONS = {
+    "compaction_failed": ("usage", "cost"),
+    "compaction_started": ("input_estimate", "cost_estimate"),
+}
+"""Event type -> fields that depend on the length of Treadle's own instructions to a model."""
 LATER = {
+    "context_compacted": {"record": ("record", "tokens_after")},
     "llm_request": {"input_estimate": ("input_estimate", "cost_estimate", "aside")},
     "llm_error": {"asked_wait": ("asked_wait",)},
     "run_start": {"result_header": ("guidance", "result_header")},
@@ -190,6 +197,9 @@ def _drop_incomparable(event: Event, recorded: dict[str, Any], today: dict[str, 
                 recorded.pop(name, None)
     if event.type == "approval_requested" and recorded["pattern"] is None and is_exact_pattern(today["pattern"]):
         today["pattern"] = None  # exact lines were not always offered
+    for name in WITH_INSTRUCTIONS.get(event.type, ()):
+        today.pop(name, None)
+        recorded.pop(name, None)
     for told_then, fields in FORMER.get(event.type, {}).items():
         if told_then in stored:
             for name in fields:

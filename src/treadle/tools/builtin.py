@@ -8,7 +8,7 @@ from treadle.ports.vault import Vault
 from treadle.tools.bash import Bash
 from treadle.tools.clarify import clarify
 from treadle.tools.delegation import agent_send, agent_spawn, invoke_agent
-from treadle.tools.files import make_file_tools
+from treadle.tools.files import make_file_tools, make_patch_tool
 from treadle.tools.hidden_tools import CallTool, find_tools
 from treadle.tools.load_skill import load_skill
 from treadle.tools.memory import (
@@ -29,7 +29,7 @@ SMALL_SET = ("read_file", "write_file", "edit_file", "glob", "bash")
 """The set `@small`, for models on the user's own machine: few tools with short descriptions."""
 
 
-INTERNAL_TOOLS: tuple[Tool, ...] = (find_tools, CallTool())
+INTERNAL_TOOLS: tuple[Tool, ...] = (find_tools, CallTool(), make_patch_tool())
 """Tools that the engine adds to a run. No glob of an allowlist selects them."""
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from treadle.domain.ids import RunId, SessionId
 from treadle.ports.tool import ToolContext, ToolError
-from treadle.tools.files import make_file_tools
+from treadle.tools.files import make_file_tools, make_patch_tool
 
-TOOLS = {tool.spec.name: tool for tool in make_file_tools()}
+TOOLS = {tool.spec.name: tool for tool in (*make_file_tools(), make_patch_tool())}
 CANARY = "CANARY-outside-the-workspace"
 
 

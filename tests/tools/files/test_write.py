@@ -90,8 +90,11 @@ def test_newlines_byte_order_marks_and_encodings_are_preserved(
         ({"old": "a", "new": "a"}, "are the same"),
         ({"old": "", "new": "a"}, "`old` is empty"),
         ({"old": "     1\tdef f():", "new": "a"}, "line numbers of read_file"),
-        ({"old": "def f():\n  x = 1\n", "new": "a"}, "other spaces is at line 1:\ndef f():\n    x = 1"),
-        ({"old": "def ff():", "new": "a"}, "nearest text is at line 1:\ndef f():"),
+        (
+            {"old": "def f():\n    x  =  1\n", "new": "a"},
+            "other spaces is at line 1:\n     1\tdef f():",
+        ),
+        ({"old": "def ff():", "new": "a"}, "nearest text is at line 1:\n     1\tdef f():"),
         ({"old": "def h():", "new": "def g():"}, "is in the file already, at line 3"),
         ({"old": "qqqqqqqqqq", "new": "a"}, "Nothing like it"),
     ],

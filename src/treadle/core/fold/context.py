@@ -59,7 +59,7 @@ def _on_compaction_failed(state: RunState, data: e.CompactionFailed) -> None:
 def _on_context_compacted(state: RunState, data: e.ContextCompacted) -> None:
     messages = state.transcript.messages
     kept = [messages[index] for index in data.kept]
-    summary = make_summary_message(data.summary)
+    summary = make_summary_message(data.summary, data.record)
     _replace_transcript(state, [*messages[: data.first], summary, *kept, *messages[data.last :]])
     state.context.is_compacting, state.context.compaction = False, data
     state.context.stages_used.add(data.stage)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from treadle.core.tools.ledger import Call
+from treadle.domain.edits.patch_format import list_patch_paths
 from treadle.domain.tools import ToolSpec
 
 EVERYWHERE = "."
@@ -117,13 +118,19 @@ def _touched_paths(call: PlannedCall, spec: ToolSpec) -> tuple[str, ...] | None:
     """Return the paths that a call touches, or None if they are unknown."""
     if spec.effect == "none":
         return ()
-    if not spec.paths:
+    if not spec.paths and not spec.patches:
         return None
     try:
         arguments = msgspec.json.decode(call.arguments or "{}", type=dict[str, object])
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     given = [arguments.get(name, EVERYWHERE) for name in spec.paths]
+    for name in spec.patches:
+        patch = arguments.get(name)
+        named = list_patch_paths(patch) if isinstance(patch, str) else None
+        if named is None:
+            return None
+        given += named
     paths = [normpath(path).casefold() for path in given if isinstance(path, str)]
     return tuple(paths) if len(paths) == len(given) else None
 

@@ -96,7 +96,7 @@ def apply_rules(
 
     A call that cannot be analysed is never permitted by a glob, and needs an approval if any rule might refuse it.
     A rule or grant for exactly its line permits it."""
-    rules = [rule for rule in approvals.rules if any(fnmatchcase(name, rule.tool) for name in spec.names)]
+    rules = _select_tool_rules(approvals.rules, spec.names)
     concern = subjects.concern
     grants = () if subjects.destructive is not None else grants
     rulings = (
@@ -105,7 +105,10 @@ def apply_rules(
         else []
     )
     fallback = _make_default_ruling(approvals, spec.name, concern)
-    rulings += [_rule_on_part(fallback, rules, spec, part, grants) for part in _list_parts(subjects)]
+    for part in _list_parts(subjects):
+        names = spec.names if part.acts_as is None else (spec.name, part.acts_as)
+        applicable = rules if part.acts_as is None else _select_tool_rules(rules, names)
+        rulings.append(_rule_on_part(fallback, applicable, names, part, grants))
     if subjects.caution is not None:
         rulings.append(Ruling("ask", subjects.caution))
     if subjects.opaque is not None and not _allows_opaque(rules, spec, subjects, grants):
@@ -114,6 +117,11 @@ def apply_rules(
         might_refuse = asks or any(rule.do != "auto" for rule in rules)
         rulings.append(Ruling("ask", subjects.opaque) if might_refuse else PERMITTED)
     return max(rulings, key=lambda ruling: _STRICTNESS[ruling.verdict])
+
+
+def _select_tool_rules(rules: Sequence[ApprovalRule], names: Sequence[str]) -> list[ApprovalRule]:
+    """Return the rules for a tool with these names."""
+    return [rule for rule in rules if any(fnmatchcase(name, rule.tool) for name in names)]
 
 
 def _allows_opaque(
@@ -159,11 +167,17 @@ class _Part(Struct, frozen=True):
     """The whole command line of the call, if it has one."""
     command: CommandWords | None
     """The words of the part, if it is a command."""
+    acts_as: str | None = None
+    """The tool whose rules apply to it, in addition to those of its own."""
 
 
 def _list_parts(subjects: Subjects) -> list[_Part]:
     commands: Sequence[CommandWords | None] = subjects.commands or (None,) * len(subjects.texts)
-    parts = [_Part(text, subjects.whole, command) for text, command in zip(subjects.texts, commands, strict=True)]
+    acting: Sequence[str | None] = subjects.acts_as or (None,) * len(subjects.texts)
+    parts = [
+        _Part(text, subjects.whole, command, acts_as)
+        for text, command, acts_as in zip(subjects.texts, commands, acting, strict=True)
+    ]
     return parts or [_Part("", subjects.whole, None)]
 
 
@@ -227,13 +241,13 @@ def _make_default_ruling(approvals: ApprovalRules, tool: str, concern: Concern |
 
 
 def _rule_on_part(
-    fallback: Ruling, rules: Sequence[ApprovalRule], spec: ToolSpec, part: _Part, grants: Sequence[Grant]
+    fallback: Ruling, rules: Sequence[ApprovalRule], names: Sequence[str], part: _Part, grants: Sequence[Grant]
 ) -> Ruling:
     matching = [rule for rule in rules if _applies(rule, part)]
     ruling = _match_rules(fallback, matching)
     if ruling.verdict != "ask":
         return ruling
-    if any(grant.tool in spec.names and _allows(grant.pattern, part) for grant in grants):
+    if any(grant.tool in names and _allows(grant.pattern, part) for grant in grants):
         return PERMITTED
     if not matching and not ruling.is_by_concern:
         return msgspec.structs.replace(ruling, reason=ruling.reason + _explain_uncovered(rules, [part]))

@@ -91,6 +91,8 @@ class ContextCompacted(EventData, frozen=True):
     cost: float | None = None
     calls: int = 1
     """Number of model calls: a long conversation is read in pieces."""
+    record: str = ""
+    """What is kept with the summary: the user's words, decisions, files and the plan."""
 
 
 SegmentReason = Literal["compaction", "reset", "undo"]

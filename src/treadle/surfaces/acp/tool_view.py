@@ -16,13 +16,23 @@ from acp.schema import (
     ToolKind,
 )
 
+from treadle.domain.edits.patch_format import (
+    AddFile,
+    PatchFault,
+    UpdateFile,
+    list_patch_paths,
+    list_paths,
+    parse_patch,
+)
 from treadle.domain.messages import Image
 from treadle.surfaces.cli.call_view import decode, pretty_json, show_call, summarize_call
+from treadle.surfaces.cli.file_changes import PATCH_TOOL, read_edits
 from treadle.surfaces.cli.terminal import reveal, reveal_line
 
 CallContent = ContentToolCallContent | FileEditToolCallContent
 KINDS: dict[str, ToolKind] = {
     "read_file": "read", "recall": "read", "load_skill": "read", "write_file": "edit", "edit_file": "edit",
+    "apply_patch": "edit",
     "glob": "search", "grep": "search", "memory_search": "search", "find_tools": "search", "bash": "execute",
     "web_fetch": "fetch", "clarify": "think", "update_plan": "think",
 }  # fmt: skip
@@ -49,12 +59,12 @@ class CallView(NamedTuple):
 def view_call(name: str, arguments: str, folder: Path, *, is_past: bool = False) -> CallView:
     """Return the view of a call. For a past call, the text before a change is not known."""
     values = decode(arguments).values or {}
-    diff = _make_diff(name, values, folder, is_past=is_past)
+    diffs = _make_diffs(name, values, folder, is_past=is_past)
     return CallView(
         _make_title(name, arguments, values),
         KINDS.get(name, "other"),
-        _find_locations(values, folder),
-        [] if diff is None else [diff],
+        _find_locations(name, values, folder),
+        diffs,
         values or arguments,
     )
 
@@ -126,7 +136,10 @@ def _make_title(name: str, arguments: str, values: dict[str, Any]) -> str:
     return f"{name} {summarize_call(arguments, TITLE_CHARACTERS)}".strip()
 
 
-def _find_locations(values: dict[str, Any], folder: Path) -> list[ToolCallLocation]:
+def _find_locations(name: str, values: dict[str, Any], folder: Path) -> list[ToolCallLocation]:
+    if name == PATCH_TOOL:
+        paths = list_patch_paths(str(values.get("input"))) or ()
+        return [ToolCallLocation(path=str(folder / path)) for path in paths if "\0" not in path]
     path, line = values.get("path"), values.get("start_line")
     if not isinstance(path, str) or not path or "\0" in path:
         return []
@@ -134,15 +147,32 @@ def _find_locations(values: dict[str, Any], folder: Path) -> list[ToolCallLocati
     return [ToolCallLocation(path=str(folder / path), line=at)]
 
 
-def _make_diff(name: str, values: dict[str, Any], folder: Path, *, is_past: bool) -> FileEditToolCallContent | None:
-    path, old, new = values.get("path"), values.get("old"), values.get("new", values.get("content"))
-    if name not in ("edit_file", "write_file") or not isinstance(path, str) or not isinstance(new, str):
-        return None
+def _make_diffs(name: str, values: dict[str, Any], folder: Path, *, is_past: bool) -> list[CallContent]:
+    """Return the changes of a call: one for each text that it replaces."""
+    if name == PATCH_TOOL:
+        return _make_patch_diffs(str(values.get("input")), folder)
+    path, content = values.get("path"), values.get("content")
+    if name not in ("edit_file", "write_file") or not isinstance(path, str):
+        return []
     if name == "write_file":
         old = None if is_past else _read_text(folder / path)
-    elif not isinstance(old, str):
-        return None
-    return tool_diff_content(str(folder / path), new, old)
+        return [tool_diff_content(str(folder / path), content, old)] if isinstance(content, str) else []
+    return [tool_diff_content(str(folder / path), edit.new, edit.old) for edit in read_edits(values)]
+
+
+def _make_patch_diffs(text: str, folder: Path) -> list[CallContent]:
+    try:
+        patches = parse_patch(text)
+    except PatchFault:
+        return []
+    diffs: list[CallContent] = []
+    for patch in patches:
+        path = str(folder / list_paths(patch)[-1])
+        if isinstance(patch, AddFile):
+            diffs.append(tool_diff_content(path, patch.content, None))
+        elif isinstance(patch, UpdateFile):
+            diffs += [tool_diff_content(path, "\n".join(hunk.new), "\n".join(hunk.old)) for hunk in patch.hunks]
+    return diffs
 
 
 def _read_text(path: Path) -> str | None:

@@ -3,12 +3,15 @@
 Otherwise `docs/../.env` would pass where `docs/*` is allowed, and a rule would have to match the content of a file
 too."""
 
+from collections.abc import Sequence
 from glob import escape
 from posixpath import normpath
 from typing import Any
 
 import msgspec
 
+from treadle.domain.edits.patch_format import PatchFault, UpdateFile, list_patch_paths, list_paths, parse_patch
+from treadle.domain.tools import ToolSpec
 from treadle.ports.tool import (
     EXECUTED_PREFIX,
     PRIVATE_PREFIX,
@@ -31,27 +34,42 @@ from treadle.tools.toolset import ToolDecorator
 
 WRITE_ONLY_TOOL = "write_file"
 """The tool that reveals nothing of a file's previous content."""
+EDIT_TOOL, PATCH_TOOL = "edit_file", "apply_patch"
+PATCH_ARGUMENT = "input"
+_ABSOLUTE = "it names a file by an absolute path, which rules for relative ones do not see"
 
 
 class PathJudgedTool(ToolDecorator):
-    """A tool that takes a `path`. Before it is allowed, the path is resolved: a private place needs a reviewer, and
-    so does writing a file that another program executes later."""
+    """A tool that takes paths. Before it is allowed, they are resolved: a private place needs a reviewer, and so
+    does writing a file that another program executes later."""
 
     def __init__(self, tool: Tool) -> None:
         super().__init__(tool)
         self._kinds = PRIVATE_TO_WRITE if tool.spec.name == WRITE_ONLY_TOOL else PRIVATE_TO_READ
+        is_edit = tool.spec.name == EDIT_TOOL
+        self._spec = msgspec.structs.replace(tool.spec, patch_form=PATCH_TOOL) if is_edit else tool.spec
+
+    @property
+    def spec(self) -> ToolSpec:
+        return self._spec
+
+    def list_paths(self, arguments: Any) -> tuple[str, ...]:
+        """Return the paths of a call."""
+        return (arguments.path,)
 
     async def assess(self, arguments: Any, scene: CallEnvironment) -> Concern | None:
         allowed = find_listed_places(scene.sandbox)
         try:
             with open_workspace(scene.workspace, scene.hidden, allowed, self._kinds, scene.engine) as workspace:
-                private = self._find_private(workspace, arguments.path)
-                executed = self._find_executed(workspace, arguments.path)
+                found = [
+                    concern
+                    for path in self.list_paths(arguments)
+                    for concern in (self._find_private(workspace, path), self._find_executed(workspace, path))
+                    if concern is not None
+                ]
         except ToolError:  # the tool itself reports what is wrong
             return None
-        if private is None or executed is None:
-            return private or executed
-        return msgspec.structs.replace(private, reason=f"{private.reason}; {executed.reason}")
+        return _join_concerns(found)
 
     def _find_private(self, workspace: OpenWorkspace, path: str) -> Concern | None:
         try:
@@ -87,6 +105,42 @@ class PathJudgedTool(ToolDecorator):
 
     def subjects(self, arguments: Any) -> Subjects:
         path = normpath(arguments.path)
-        absolute = path.startswith("/")
-        opaque = "it names a file by an absolute path, which rules for relative ones do not see"
-        return Subjects((path,), opaque if absolute else None, pattern=escape(path))
+        return Subjects((path,), _ABSOLUTE if path.startswith("/") else None, pattern=escape(path))
+
+
+class PatchJudgedTool(PathJudgedTool):
+    """A tool that takes a patch. The rules for editing files apply to each file that it updates, and those for
+    writing files to each that it adds, moves or deletes."""
+
+    def __init__(self, tool: Tool) -> None:
+        super().__init__(tool)
+        aliases = (EDIT_TOOL, WRITE_ONLY_TOOL)
+        self._spec = msgspec.structs.replace(tool.spec, patches=(PATCH_ARGUMENT,), aliases=aliases)
+
+    def list_paths(self, arguments: Any) -> tuple[str, ...]:
+        return list_patch_paths(arguments.input) or ()
+
+    def subjects(self, arguments: Any) -> Subjects:
+        try:
+            patches = parse_patch(arguments.input)
+        except PatchFault:  # the tool itself reports what is wrong
+            return Subjects((), "it holds a patch that is not valid")
+        texts: list[str] = []
+        acts_as: list[str] = []
+        for patch in patches:
+            paths = [normpath(path) for path in list_paths(patch)]
+            is_edit = isinstance(patch, UpdateFile) and patch.move_to is None
+            texts += paths
+            acts_as += [EDIT_TOOL if is_edit else WRITE_ONLY_TOOL] * len(paths)
+        opaque = _ABSOLUTE if any(path.startswith("/") for path in texts) else None
+        pattern = escape(texts[0]) if len(texts) == 1 else None
+        return Subjects(tuple(texts), opaque, pattern=pattern, acts_as=tuple(acts_as))
+
+
+def _join_concerns(concerns: Sequence[Concern]) -> Concern | None:
+    """Return one concern for all, which is private if one of them is."""
+    if len(concerns) < 2:
+        return concerns[0] if concerns else None
+    kind = "private" if any(concern.kind == "private" for concern in concerns) else concerns[0].kind
+    places = tuple(dict.fromkeys(place for concern in concerns for place in concern.places))
+    return Concern(kind, "; ".join(concern.reason for concern in concerns), places)

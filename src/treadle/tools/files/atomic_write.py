@@ -44,19 +44,27 @@ class WriteTarget:
         others = 0 if self.status is None else self.status.st_nlink - 1
         return f" It has {others} other name(s) by hard link; those keep the old text." if others > 0 else ""
 
-    def replace(self, data: bytes) -> None:
-        """Replace the file with this data, keeping its permissions."""
+    def remove(self) -> None:
+        """Remove the file from its folder."""
+        try:
+            os.unlink(self._place.name, dir_fd=self._place.folder)
+        except OSError as error:
+            raise explain_os_error(error, self.path) from error
+
+    def replace(self, data: bytes, like: "WriteTarget | None" = None) -> None:
+        """Replace the file with this data, keeping its permissions. A new file can get those of another one."""
         folder, name = self._place.folder, self._place.name
+        status = self.status if like is None else like.status
         temporary = f".{name[:_MAX_STEM_CHARACTERS]}.{secrets.token_hex(6)}.tmp"
         try:
-            descriptor = os.open(temporary, _CREATE_FLAGS, 0o666 if self.status is None else 0o600, dir_fd=folder)
+            descriptor = os.open(temporary, _CREATE_FLAGS, 0o666 if status is None else 0o600, dir_fd=folder)
         except OSError as error:
             raise explain_os_error(error, self.path) from error
         try:
             with open(descriptor, "wb") as stream:
                 stream.write(data)
                 stream.flush()
-                _keep_permissions(descriptor, self.status)
+                _keep_permissions(descriptor, status)
                 os.fsync(descriptor)
             os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException as error:

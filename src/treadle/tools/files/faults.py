@@ -5,12 +5,16 @@ Nothing is opened in a private or hidden place. What a file contains is told onl
 import os
 import stat
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 
+from treadle.domain.edits.file_text import FileText
+from treadle.domain.edits.patch_format import AddFile, UpdateFile, list_paths
 from treadle.domain.private_paths import Kind
 from treadle.ports.tool import CallEnvironment, ToolError
-from treadle.tools.files.edit import check_texts, plan_edit
+from treadle.tools.files.apply_patch import apply_to_file, check_is_free, read_patch
+from treadle.tools.files.edit import list_edits, plan_edits
 from treadle.tools.files.name_display import display_name
 from treadle.tools.files.path_errors import HiddenPlaceError
 from treadle.tools.files.private_files import find_listed_places
@@ -36,25 +40,52 @@ def find_fault(tool: str, arguments: Any, scene: CallEnvironment, kinds: frozens
 
 
 def _check_edit(arguments: Any, workspace: OpenWorkspace, may_read: bool) -> None:
-    check_texts(arguments.old, arguments.new)
+    edits = list_edits(arguments.old, arguments.new, arguments.all, arguments.edits)
     workspace.protection.refuse_folder(workspace.resolve_to_write(arguments.path))
     with workspace.locate_unvetted(arguments.path) as place:
         if _is_private(place, workspace):
             return
-        descriptor = _open(place, may_read)
-        try:
-            text = read_text(descriptor, place.path)
-        finally:
-            os.close(descriptor)
-        try:
-            plan_edit(text, place.path, arguments.old, arguments.new, arguments.all)
-        except ToolError:
-            if may_read:
-                raise
-            raise ToolError(
-                f"{display_name(place.path)}: `old` does not occur exactly once, or cannot be replaced. Read the "
-                "file, and give the text as it is there. Nothing was changed."
-            ) from None
+        _check_change(place, may_read, lambda text: plan_edits(text, place.path, edits))
+
+
+def _check_patch(arguments: Any, workspace: OpenWorkspace, may_read: bool) -> None:
+    for patch in read_patch(arguments.input):
+        for path in list_paths(patch):
+            workspace.protection.refuse_folder(workspace.resolve_to_write(path))
+        if isinstance(patch, AddFile):
+            encode_content(patch.path, patch.content)
+            _check_free(patch.path, workspace)
+            continue
+        with workspace.locate_unvetted(patch.path) as place:
+            if not _is_private(place, workspace):
+                hunks = patch.hunks if isinstance(patch, UpdateFile) else ()
+                _check_change(place, may_read, partial(apply_to_file, path=place.path, hunks=hunks))
+        if isinstance(patch, UpdateFile) and patch.move_to is not None:
+            _check_free(patch.move_to, workspace)
+
+
+def _check_free(path: str, workspace: OpenWorkspace) -> None:
+    """Raise ToolError if no file can be created at a path."""
+    if _leads_to_a_name(path, workspace):
+        check_is_free(path, workspace)
+
+
+def _check_change(place: OpenPath, may_read: bool, change: Callable[[FileText], object]) -> None:
+    """Raise ToolError if a file cannot be changed. What it contains is told only if the agent may read it."""
+    descriptor = _open(place, may_read)
+    try:
+        text = read_text(descriptor, place.path)
+    finally:
+        os.close(descriptor)
+    try:
+        change(text)
+    except ToolError:
+        if may_read:
+            raise
+        raise ToolError(
+            f"{display_name(place.path)}: the text to replace does not occur exactly once, or cannot be replaced. "
+            "Read the file, and give the text as it is there. Nothing was changed."
+        ) from None
 
 
 def _check_read(arguments: Any, workspace: OpenWorkspace, may_read: bool) -> None:
@@ -122,6 +153,7 @@ def _is_private(place: OpenPath, workspace: OpenWorkspace) -> bool:
 
 
 _CHECKS: Mapping[str, Callable[[Any, OpenWorkspace, bool], None]] = {
+    "apply_patch": _check_patch,
     "edit_file": _check_edit,
     "read_file": _check_read,
     "write_file": _check_write,

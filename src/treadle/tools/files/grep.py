@@ -40,6 +40,7 @@ class GrepRequest(Struct, frozen=True):
     """The name pattern has no slash, so it is matched against the file name alone."""
     context_lines: int
     files_only: bool
+    counts: bool = False
 
     def includes(self, path: str) -> bool:
         if self.names is None:
@@ -56,6 +57,7 @@ async def grep(
     ignore_case: bool = False,
     context_lines: Annotated[int, Meta(ge=0, le=20)] = 0,
     files_only: bool = False,
+    count: bool = False,
 ) -> str:
     """Search files for a regular expression (RE2).
 
@@ -66,8 +68,9 @@ async def grep(
         ignore_case: Ignore case.
         context_lines: Lines to show around each match.
         files_only: Return only file names.
+        count: Return the number of matching lines of each file.
     """
-    request = _build_request(pattern, glob, ignore_case, context_lines, files_only)
+    request = _build_request(pattern, glob, ignore_case, context_lines, files_only and not count, count)
     stopped = Event()
     try:
         return await asyncio.to_thread(run_search, context, request, path, stopped)
@@ -76,7 +79,7 @@ async def grep(
 
 
 def _build_request(
-    pattern: str, glob: str | None, ignore_case: bool, context_lines: int, files_only: bool
+    pattern: str, glob: str | None, ignore_case: bool, context_lines: int, files_only: bool, counts: bool
 ) -> GrepRequest:
     if not pattern:
         raise ToolError("the pattern is empty. Give a regular expression; to list files use glob.")
@@ -88,7 +91,7 @@ def _build_request(
             "and back-references are not supported."
         ) from None
     names = None if glob is None else compile_glob(glob)
-    return GrepRequest(expression, names, glob is not None and "/" not in glob, context_lines, files_only)
+    return GrepRequest(expression, names, glob is not None and "/" not in glob, context_lines, files_only, counts)
 
 
 def run_search(context: ToolContext, request: GrepRequest, path: str, stopped: Event) -> str:
@@ -125,7 +128,10 @@ class _Search:
         except ToolError:  # removed meanwhile, or not readable
             return
         try:
-            self._blocks(descriptor, entry.place)
+            if self._request.counts:
+                self._count_matches(descriptor, entry.place)
+            else:
+                self._blocks(descriptor, entry.place)
         finally:
             os.close(descriptor)
 
@@ -138,6 +144,19 @@ class _Search:
         else:
             total = f"[{self._lines} matching {'line' if self._lines == 1 else 'lines'} in {many}]"
         return "\n".join([*self._shown, total, *self._walk.notes("more")])
+
+    def _count_matches(self, descriptor: int, place: OpenPath) -> None:
+        """Show the number of matching lines of a file, if there are any."""
+        matching = 0
+        for index, block in enumerate(_read_blocks(descriptor)):
+            if (index == 0 and find_binary_kind(block) is not None) or self._walk.is_over():
+                break
+            self._count(len(block))
+            text = block.replace(b"\r\n", b"\n")
+            matching += sum(1 for _ in self._request.expression.find_lines(text, 1, self._count_line))
+        if matching:
+            self._lines += matching
+            self._show_file(place, f": {matching}")
 
     def _blocks(self, descriptor: int, place: OpenPath) -> None:
         named = False
@@ -171,10 +190,10 @@ class _Search:
         if self._bytes > self._most_bytes:
             self._walk.cut = f"more than {self._most_bytes:,} bytes were searched"
 
-    def _show_file(self, place: OpenPath) -> None:
+    def _show_file(self, place: OpenPath, note: str = "") -> None:
         self._files += 1
-        name = display_name(place.path)
-        separate = self._shown and not self._request.files_only
+        name = f"{display_name(place.path)}{note}"
+        separate = self._shown and not (self._request.files_only or self._request.counts)
         self._shown.append(f"\n{name}" if separate else name)
         if self._files >= MAX_FILES:
             self._walk.cut = f"there are {MAX_FILES:,} files or more"

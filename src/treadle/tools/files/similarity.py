@@ -1,11 +1,16 @@
-"""Suggests why a text was not found in a file."""
+"""Shows the text of a file that is closest to one that was not found."""
 
 import re
+from collections import Counter
 from difflib import SequenceMatcher
+
+from treadle.domain.edits.matches import fold_stripped
 
 _NUMBERED = re.compile(r"\s*\d+\t")
 _SPACES = re.compile(r"\s+")
 _MIN_RATIO = 0.6
+_MIN_TELLING_CHARACTERS = 4
+"""A shorter line, such as a brace, says nothing about where a block is."""
 _MAX_LINE_CHARACTERS = 200
 """How much of a line is compared."""
 _MAX_COMPARISONS = 2_000_000
@@ -13,7 +18,9 @@ _MAX_COMPARISONS = 2_000_000
 gives the same result on a busy machine."""
 _LINE_COMPARISONS = 8
 """The cost of a line whose length differs too much to be compared."""
-_MAX_SHOWN_LINES = 6
+_MAX_VOTES = 200_000
+"""Pairs of equal lines that are counted to find a block."""
+_MAX_SHOWN_LINES = 12
 
 
 def explain_not_found(text: str, old: str, new: str) -> str:
@@ -26,9 +33,30 @@ def explain_not_found(text: str, old: str, new: str) -> str:
     if new.strip() and new in text:
         line = text.count("\n", 0, text.find(new)) + 1
         return f"But `new` is in the file already, at line {line}: the change may have been made before."
-    if (at := _find_nearest(lines, wanted)) is not None:
-        return f"The nearest text is at line {at + 1}:\n{_quote_lines(lines, at, len(wanted))}\nCopy it exactly."
-    return "Nothing like it is in the file. Read the file again."
+    return explain_nearest(lines, wanted)
+
+
+def explain_nearest(lines: list[str], wanted: list[str]) -> str:
+    """Return the lines that are closest to the wanted ones, with their numbers, and where they first differ."""
+    at = _find_block(lines, wanted)
+    if at is None:
+        at = _find_nearest(lines, wanted)
+    if at is None:
+        return "Nothing like it is in the file. Read the file again."
+    return (
+        f"The nearest text is at line {at + 1}:\n{_quote_lines(lines, at, len(wanted))}\n"
+        f"{_name_first_difference(lines, wanted, at)}Copy it exactly, without the line numbers."
+    )
+
+
+def _name_first_difference(lines: list[str], wanted: list[str], at: int) -> str:
+    """Return which line differs first, if others of several lines are equal."""
+    pairs = list(zip(lines[at : at + len(wanted)], wanted, strict=False))
+    differing = [number for number, (found, sought) in enumerate(pairs) if found.rstrip() != sought.rstrip()]
+    if len(pairs) < 2 or not differing or len(differing) == len(pairs):
+        return ""
+    number = differing[0]
+    return f"Line {at + number + 1} differs: it was sought as {wanted[number].strip()[:_MAX_LINE_CHARACTERS]!r}. "
 
 
 def _find_ignoring_spaces(lines: list[str], wanted: list[str]) -> int | None:
@@ -44,6 +72,26 @@ def _find_ignoring_spaces(lines: list[str], wanted: list[str]) -> int | None:
 def _strip_spaces(lines: list[str]) -> str:
     """Return the lines without spaces, each between two newlines."""
     return "\n".join(["", *[_SPACES.sub("", line) for line in lines], ""])
+
+
+def _find_block(lines: list[str], wanted: list[str]) -> int | None:
+    """Return the line at which most of the wanted lines would be in their places."""
+    sought: dict[str, list[int]] = {}
+    for number, line in enumerate(wanted):
+        if len(folded := fold_stripped(line)) >= _MIN_TELLING_CHARACTERS:
+            sought.setdefault(folded, []).append(number)
+    votes: Counter[int] = Counter()
+    left = _MAX_VOTES
+    for at, line in enumerate(lines):
+        numbers = sought.get(fold_stripped(line), ())
+        left -= len(numbers)
+        if left < 0:
+            break
+        votes.update(at - number for number in numbers)
+    if not votes:
+        return None
+    most = max(votes.values())
+    return max(0, min(at for at, count in votes.items() if count == most))
 
 
 def _find_nearest(lines: list[str], wanted: list[str]) -> int | None:
@@ -70,4 +118,6 @@ def _find_nearest(lines: list[str], wanted: list[str]) -> int | None:
 
 
 def _quote_lines(lines: list[str], at: int, count: int) -> str:
-    return "\n".join(line[:_MAX_LINE_CHARACTERS] for line in lines[at : at + min(count, _MAX_SHOWN_LINES)])
+    """Return lines with their numbers, as read_file shows them."""
+    shown = lines[at : at + min(count, _MAX_SHOWN_LINES)]
+    return "\n".join(f"{number:>6}\t{line[:_MAX_LINE_CHARACTERS]}" for number, line in enumerate(shown, at + 1))

@@ -1,19 +1,13 @@
-"""Reads the text of a file, and encodes a changed text without changing anything else."""
+"""Reads the text of a file."""
 
 import os
-from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
-from typing import Literal, NamedTuple
 
+from treadle.domain.edits.file_text import FileText, decode_text, has_binary_bytes
 from treadle.ports.tool import ToolError
 from treadle.tools.files.name_display import display_name
 
 MAX_BYTES = 32_000_000
 """Limit for a file that is read completely."""
-_SNIFFED_BYTES = 8192
-"""A NUL in the first bytes shows that a file is not text."""
-Newline = Literal["LF", "CRLF", "mixed"]
-
-_BYTE_ORDER_MARKS = ((BOM_UTF8, "utf-8"), (BOM_UTF16_LE, "utf-16-le"), (BOM_UTF16_BE, "utf-16-be"))
 _MAGIC_BYTES = (
     (b"\x89PNG\r\n", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
@@ -29,25 +23,6 @@ _MAGIC_BYTES = (
     (b"wOFF", "a font"),
     (b"wOF2", "a font"),
 )
-
-
-class FileText(NamedTuple):
-    text: str
-    encoding: str
-    mark: bytes
-    """The byte order mark before the text."""
-
-    @property
-    def newline(self) -> Newline:
-        ends = self.text.count("\n")
-        with_return = self.text.count("\r\n")
-        if not with_return:
-            return "LF"
-        return "CRLF" if with_return == ends else "mixed"
-
-    def encode(self, changed: str) -> bytes:
-        """Return another text in the same encoding."""
-        return self.mark + changed.encode(self.encoding)
 
 
 def read_text(descriptor: int, path: str) -> FileText:
@@ -84,15 +59,4 @@ def find_binary_kind(data: bytes) -> str | None:
             return kind
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "a WebP image"
-    marked = data.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
-    return "binary data" if not marked and b"\0" in data[:_SNIFFED_BYTES] else None
-
-
-def decode_text(data: bytes) -> FileText:
-    """Decode UTF-8 or the encoding of a byte order mark, else Latin-1, in which every byte is a character and
-    round-trips."""
-    mark, encoding = next((known for known in _BYTE_ORDER_MARKS if data.startswith(known[0])), (b"", "utf-8"))
-    try:
-        return FileText(data[len(mark) :].decode(encoding), encoding, mark)
-    except UnicodeDecodeError:
-        return FileText(data.decode("latin-1"), "latin-1", b"")
+    return "binary data" if has_binary_bytes(data) else None

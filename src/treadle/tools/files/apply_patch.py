@@ -1,0 +1,189 @@
+"""`apply_patch`: changes several files by one patch, all or none."""
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from typing import NamedTuple
+
+from treadle.domain.edits.file_text import FileText
+from treadle.domain.edits.patch import HunkFault, PatchedText, apply_hunks
+from treadle.domain.edits.patch_format import (
+    AddFile,
+    DeleteFile,
+    FilePatch,
+    Hunk,
+    PatchFault,
+    UpdateFile,
+    list_paths,
+    parse_patch,
+)
+from treadle.ports.tool import ToolContext, ToolError
+from treadle.tools.files.atomic_write import WriteTarget, lock_for_writing
+from treadle.tools.files.edit import describe_tolerated, encode_changed, list_lines
+from treadle.tools.files.name_display import display_name
+from treadle.tools.files.similarity import explain_nearest
+from treadle.tools.files.text import read_text
+from treadle.tools.files.workspace import OpenWorkspace, open_call_workspace
+from treadle.tools.files.write import encode_content
+from treadle.tools.function import tool
+
+UNCHANGED = "Nothing was changed."
+
+
+@tool(effect="write", needs=("workspace",))
+def apply_patch(input: str, context: ToolContext) -> str:
+    """Change files by a patch.
+
+    Args:
+        input: The patch, from `*** Begin Patch` to `*** End Patch`.
+    """
+    patches = read_patch(input)
+    with open_call_workspace(context) as workspace:
+        for patch in patches:
+            check_file_patch(patch, workspace)
+        with ExitStack() as held:
+            planned = [_plan(patch, workspace, held) for patch in patches]
+            _write([write for each in planned for write in each.writes])
+    return "\n".join(["The patch was applied:", *[each.report for each in planned]])
+
+
+def read_patch(text: str) -> tuple[FilePatch, ...]:
+    """Return the changes of a patch. Raise ToolError if it is invalid."""
+    try:
+        return parse_patch(text)
+    except PatchFault as fault:
+        raise ToolError(f"{fault} {UNCHANGED}") from None
+
+
+def check_file_patch(patch: FilePatch, workspace: OpenWorkspace) -> None:
+    """Raise ToolError if the change of a file is not possible. Nothing is created."""
+    for path in list_paths(patch):
+        workspace.protection.refuse(workspace.resolve_to_write(path))
+    match patch:
+        case AddFile(path, content):
+            encode_content(path, content)
+            check_is_free(path, workspace)
+        case UpdateFile(path, hunks, move_to):
+            with workspace.locate(path) as place:
+                descriptor = place.open()
+            try:
+                apply_to_file(read_text(descriptor, path), path, hunks)
+            finally:
+                os.close(descriptor)
+            if move_to is not None:
+                check_is_free(move_to, workspace)
+        case DeleteFile(path):
+            with workspace.locate(path) as place:
+                os.close(place.open())
+
+
+def check_is_free(path: str, workspace: OpenWorkspace) -> None:
+    """Raise ToolError if a file cannot be created at a path because there is one, or because of its folders."""
+    try:
+        with workspace.locate_unvetted(path) as place:
+            is_taken = place.status() is not None
+    except ToolError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        is_taken = False  # its folder is missing
+    if is_taken:
+        raise ToolError(f"{display_name(path)} is there already. Update it, or choose another name. {UNCHANGED}")
+
+
+def apply_to_file(text: FileText, path: str, hunks: Sequence[Hunk]) -> tuple[bytes, PatchedText]:
+    """Return the new content of a file. Raise ToolError if a hunk does not apply."""
+    try:
+        patched = apply_hunks(text.text, hunks)
+    except HunkFault as fault:
+        raise ToolError(f"{display_name(path)}: {_explain(fault)} {UNCHANGED}") from None
+    return encode_changed(text, patched.text, path), patched
+
+
+def _explain(fault: HunkFault) -> str:
+    which = f"the hunk at line {fault.hunk.line} of the patch"
+    match fault.kind:
+        case "overlap":
+            return f"{which} changes lines that another hunk changes, at line {fault.lines[0]}. Join them."
+        case "ambiguous":
+            return (
+                f"{which} fits {len(fault.lines)} places, at lines {list_lines(fault.lines)}. Add lines of "
+                "context, or name the function or class above it after `@@`."
+            )
+        case "missing":
+            wanted = fault.hunk.old or list(fault.hunk.anchors)
+            return f"{which} was not found. {explain_nearest(fault.text.splitlines(), wanted)}"
+
+
+# ── Writing ──
+
+
+class _Write(NamedTuple):
+    """One file to write, or to remove if there is no data."""
+
+    target: WriteTarget
+    data: bytes | None
+    before: bytes | None
+    like: WriteTarget | None = None
+    """The file whose permissions a new one gets."""
+
+
+class _Planned(NamedTuple):
+    writes: list[_Write]
+    report: str
+
+
+def _plan(patch: FilePatch, workspace: OpenWorkspace, held: ExitStack) -> _Planned:
+    """Return what to write for one change, with its files locked."""
+    target = held.enter_context(lock_for_writing(workspace, patch.path))
+    name = display_name(target.path)
+    if isinstance(patch, AddFile):
+        _require(target, is_there=False)
+        return _Planned([_Write(target, encode_content(patch.path, patch.content), None)], f"A {name}")
+    _require(target, is_there=True)
+    assert target.descriptor is not None
+    before = read_all(target.descriptor)
+    if isinstance(patch, DeleteFile):
+        return _Planned([_Write(target, None, before)], f"D {name}{target.describe_hard_links()}")
+    os.lseek(target.descriptor, 0, os.SEEK_SET)
+    data, patched = apply_to_file(read_text(target.descriptor, target.path), target.path, patch.hunks)
+    notes = f"{target.describe_hard_links()}{describe_tolerated(patched.tolerated)}"
+    if patch.move_to is None:
+        return _Planned([_Write(target, data, before)], f"M {name}{notes}")
+    moved = held.enter_context(lock_for_writing(workspace, patch.move_to))
+    _require(moved, is_there=False)
+    writes = [_Write(moved, data, None, target), _Write(target, None, before)]
+    return _Planned(writes, f"M {name} -> {display_name(moved.path)}{notes}")
+
+
+def _require(target: WriteTarget, is_there: bool) -> None:
+    """Raise ToolError if a file was created or removed since the patch was checked."""
+    if (target.descriptor is not None) is not is_there:
+        verb = "no longer exists" if is_there else "is there already"
+        raise ToolError(f"{display_name(target.path)} {verb}. {UNCHANGED}")
+
+
+def read_all(descriptor: int) -> bytes:
+    """Return the content of an open file, which is kept in case that another file cannot be written."""
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        file.seek(0)
+        return file.read()
+
+
+def _write(writes: Sequence[_Write]) -> None:
+    """Write all files. If one cannot be written, restore those before it."""
+    done: list[_Write] = []
+    try:
+        for write in writes:
+            if write.data is None:
+                write.target.remove()
+            else:
+                write.target.replace(write.data, write.like)
+            done.append(write)
+    except BaseException:
+        for write in reversed(done):
+            with suppress(ToolError):
+                if write.before is None:
+                    write.target.remove()
+                else:
+                    write.target.replace(write.before)
+        raise
