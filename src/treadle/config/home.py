@@ -13,7 +13,7 @@ from treadle.config.home_config import HomeConfig
 from treadle.config.live_config import LiveConfig
 from treadle.config.private_files import HOME_VARIABLE, exists, make_folder, write_atomically
 from treadle.config.yaml_files import dump_yaml, read_struct, to_struct
-from treadle.domain.agents import AgentSpec
+from treadle.domain.agents import AgentSpec, SmallModels
 from treadle.domain.errors import ConfigError, InvalidState, UnknownAgent, UsageError
 from treadle.domain.permissions import ApprovalRule, ApprovalRules
 from treadle.domain.schemas import check_schema
@@ -31,6 +31,7 @@ commands or the web, use a tool instead of guessing, and read a file before you 
 nothing more. When a call fails, read its message and try another way. At the end, say briefly what you did and \
 what you found.
 """
+SMALL_MODEL_PERSONA = "You are a helpful assistant. Answer briefly."
 _ALLOWED_HEADER = "# What this agent may do without asking, and where. Remove an entry to be asked again.\n"
 
 
@@ -279,7 +280,14 @@ def _make_default_agent(model: str, provider: str | None = None) -> AgentSpec:
     approvals = ApprovalRules(default="ask", rules=rules)
     tools = (*DEFAULT_PERMITTED_TOOLS, *DEFAULT_APPROVAL_TOOLS)
     return AgentSpec(
-        DEFAULT_AGENT, model, provider, persona=DEFAULT_PERSONA, tools=tools, skills=("*",), approvals=approvals
+        DEFAULT_AGENT,
+        model,
+        provider,
+        persona=DEFAULT_PERSONA,
+        tools=tools,
+        skills=("*",),
+        approvals=approvals,
+        small_models=SmallModels(tools=(), persona=SMALL_MODEL_PERSONA),
     )
 
 
