@@ -4,6 +4,7 @@ import math
 
 import pytest
 from bench.bars import Row, judge
+from bench.first_success import Answer, find_fault
 
 
 def test_a_missed_bar_fails_the_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
@@ -15,3 +16,21 @@ def test_a_missed_bar_fails_the_benchmark(capsys: pytest.CaptureFixture[str]) ->
     printed = capsys.readouterr().out
     assert printed.count("MISSED") == 3
     assert printed.count(" met") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds", "exit_code", "fault"),
+    [
+        ("A reed,\na shuttle.\n", 19.9, 0, None),
+        ("A loom,\n\n  a LOOM,\na loom,\n", 1.0, 0, "a repeated line"),
+        ('{"tool": "read_file"}\n', 1.0, 0, "tool syntax"),
+        ("```json\n{}\n```\n", 1.0, 0, "tool syntax"),
+        ("A reed.\n", 20.1, 0, "20.1 s"),
+        ("A reed.\n", 1.0, 3, "exit code 3"),
+        ("\n", 1.0, 0, "no text"),
+    ],
+)
+def test_an_answer_of_the_first_command_is_judged(
+    text: str, seconds: float, exit_code: int, fault: str | None
+) -> None:
+    assert find_fault(Answer(text, seconds, exit_code)) == fault

@@ -23,7 +23,7 @@ def test_the_first_start_on_a_dumb_terminal_leads_into_set_up(stage: MakeStage, 
     (tmp_path / "home" / "agents" / "default" / "config.yaml").unlink()
     config = tmp_path / "home" / "config.yaml"
     config.write_text(f"providers: {{fake: {{base_url: '{made.endpoint.url}'}}}}\n")
-    with made.open(TERM="dumb", ready="provider/model-id:") as terminal:
+    with made.open(TERM="dumb", ready="or provider/model-id:") as terminal:
         enter(terminal, "nonsense")
         terminal.wait_for("Write a number of the list")
         enter(terminal, "fake/m")

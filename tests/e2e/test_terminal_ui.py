@@ -319,9 +319,37 @@ def test_the_first_start_leads_into_set_up(stage: MakeStage, tmp_path: Path) -> 
         terminal.wait_for("use this name")
         terminal.send("Enter")
         terminal.wait_for(READY)
+        terminal.wait_for("default · fake/m")
         send(terminal, "hello")
         terminal.wait_for("Hello from the chosen model.")
     assert "fake/m" in (home / "config.yaml").read_text()
+
+
+def test_the_first_start_takes_a_key_without_showing_it(stage: MakeStage, tmp_path: Path) -> None:
+    made = stage(policy=_greet)
+    home = tmp_path / "home"
+    (home / "agents" / "default" / "config.yaml").unlink()
+    (home / "config.yaml").unlink(missing_ok=True)
+    with made.open(ready="Choose a model") as terminal:
+        terminal.type("address of a server")
+        terminal.wait_for("any OpenAI-compatible API")
+        terminal.send("Enter")
+        terminal.wait_for("Address, for example")
+        terminal.send("Escape")
+        terminal.wait_for("No model is set yet.")
+        terminal.type("address of a server")
+        terminal.send("Enter")
+        terminal.wait_for("Address, for example")
+        terminal.type(made.endpoint.url)
+        terminal.send("Enter")
+        terminal.wait_for("Key of the server")
+        terminal.type("sk-some-key-123")
+        terminal.wait_for("••••")
+        assert "sk-some-key-123" not in terminal.read_screen()
+        terminal.send("Escape")
+        terminal.wait_for("No model is set yet.")
+        terminal.send("Escape")
+    assert not (home / "config.yaml").exists()
 
 
 def test_sessions_are_searched_opened_renamed_and_forked(stage: MakeStage) -> None:

@@ -4,6 +4,7 @@ import json
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ from tests.fake_endpoint import (
 from tests.models.chat import ADD, HELLO, KEY, converse
 from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, ToolUse, user
+from treadle.domain.models import Profile
 from treadle.models.formats.chat_completions import encode_request
 from treadle.ports.model import (
     Conversation,
@@ -88,6 +90,15 @@ def test_settings_are_sent_only_if_they_are_set() -> None:
     chosen = {name: body[name] for name in ("max_tokens", "temperature", "reasoning_effort", "tool_choice")}
     assert chosen == {"max_tokens": 7, "temperature": 0.0, "reasoning_effort": "low", "tool_choice": "none"}
     assert body["tools"] == encode_body(HELLO)["tools"]
+
+
+def test_sampling_parameters_of_the_model_are_sent_unless_the_agent_sets_them() -> None:
+    profile = Profile(sampling={"temperature": 0.4, "repeat_penalty": 1.1})
+    plain = ModelRequest("m", Preamble("", ()), HELLO.conversation, ModelSettings(), profile=profile)
+    body = encode_body(plain)
+    assert (body["temperature"], body["repeat_penalty"]) == (0.4, 1.1)
+    body = encode_body(msgspec.structs.replace(plain, settings=ModelSettings(temperature=0.0)))
+    assert (body["temperature"], body["repeat_penalty"]) == (0.0, 1.1)
 
 
 def test_an_empty_conversation_is_still_json() -> None:

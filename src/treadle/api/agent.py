@@ -22,6 +22,7 @@ from treadle.domain.agents import (
     Quality,
     Retry,
     Routing,
+    SmallModels,
 )
 from treadle.domain.attachments import check_attached_parts, check_attachment, format_attached_file
 from treadle.domain.envelope import Event
@@ -79,6 +80,7 @@ class AgentOptions(TypedDict, total=False):
     routing: Routing | Mapping[str, Any] | None
     tools: Sequence[ToolLike]
     """Names or globs of tools, functions, tools and toolsets."""
+    small_models: SmallModels | Mapping[str, Any] | None
     skills: Sequence[str]
     limits: Limits | Mapping[str, Any] | None
     budget: Literal["own", "shared"]
@@ -287,6 +289,7 @@ def apply_options(spec: AgentSpec, options: RunOptions) -> AgentSpec:
         changes["model"], changes["provider"] = model, None
     if (tools := options.get("tools")) is not None:
         changes["tools"] = list_tool_names(tools)
+        changes["small_models"] = spec.with_tools(()).small_models
         if spec.memory.scope is None and tuple(changes["tools"]) != spec.tools:  # fewer tools must not widen recall
             changes["memory"] = msgspec.structs.replace(spec.memory, scope="workspace")
     if (output := options.get("output")) is not None:

@@ -23,6 +23,7 @@ from treadle.system.engine_places import list_engine_places
 from treadle.telemetry.settings import Telemetry
 from treadle.tools.builtin import INTERNAL_TOOLS, builtin_tools
 from treadle.tools.toolbox import ToolRegistry
+from treadle.tools.web.search_source import WebSearchSource
 from treadle.vault.vault import HomeVault
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ def configure_engine(
     commands = ShellCommands(hidden=hidden, engine=places, user=os.environ)
     mcp = HomeMcp(home, vault, commands)
     tools = _make_tools(commands, vault, mcp)
+    tools.add_source(
+        WebSearchSource(lambda: home.config().web_search, lambda name: vault.value(name) or os.environ.get(name))
+    )
     recipients = HomeRecipients(config.channels)
     if config.channels:
         tools.add_source(recipients)

@@ -5,10 +5,13 @@ from collections.abc import Mapping
 from functools import cache
 
 from treadle.domain.tools import ToolSpec
+from treadle.domain.web_search import WebSearchSettings
 from treadle.engine.null_ports import NoVault
 from treadle.sandbox.commands import ShellCommands
 from treadle.tools.builtin import builtin_tools
 from treadle.tools.toolbox import ToolRegistry
+from treadle.tools.web.search import make_web_search
+from treadle.tools.web.search_engines import HttpSearchEngine
 
 
 @cache
@@ -19,5 +22,6 @@ def list_known_tools() -> Mapping[str, ToolSpec]:
     loaded, as an engine would."""
     tools = ToolRegistry()
     tools.add_builtin(builtin_tools(ShellCommands(user=os.environ), NoVault()))
+    tools.add_builtin([make_web_search(HttpSearchEngine(WebSearchSettings("brave"), lambda name: None))])
     tools.add_plugins()
     return {tool.spec.name: tool.spec for tool in tools.select(["*"])}

@@ -13,7 +13,7 @@ from treadle.config.home_config import HomeConfig
 from treadle.config.live_config import LiveConfig
 from treadle.config.private_files import HOME_VARIABLE, exists, make_folder, write_atomically
 from treadle.config.yaml_files import dump_yaml, read_struct, to_struct
-from treadle.domain.agents import AgentSpec
+from treadle.domain.agents import AgentSpec, SmallModels
 from treadle.domain.errors import ConfigError, InvalidState, UnknownAgent, UsageError
 from treadle.domain.permissions import ApprovalRule, ApprovalRules
 from treadle.domain.schemas import check_schema
@@ -35,6 +35,7 @@ Do what was asked and nothing more; leave changes that others made as they are. 
 message and try another way. At the end, say briefly what you did, what you checked and what is left. Say that \
 something works or was done only if a result shows it.
 """
+SMALL_MODEL_PERSONA = "You are a helpful assistant. Answer briefly."
 _ALLOWED_HEADER = "# What this agent may do without asking, and where. Remove an entry to be asked again.\n"
 
 
@@ -283,7 +284,14 @@ def _make_default_agent(model: str, provider: str | None = None) -> AgentSpec:
     approvals = ApprovalRules(default="ask", rules=rules)
     tools = (*DEFAULT_PERMITTED_TOOLS, *DEFAULT_APPROVAL_TOOLS)
     return AgentSpec(
-        DEFAULT_AGENT, model, provider, persona=DEFAULT_PERSONA, tools=tools, skills=("*",), approvals=approvals
+        DEFAULT_AGENT,
+        model,
+        provider,
+        persona=DEFAULT_PERSONA,
+        tools=tools,
+        skills=("*",),
+        approvals=approvals,
+        small_models=SmallModels(tools=(), persona=SMALL_MODEL_PERSONA),
     )
 
 

@@ -8,6 +8,7 @@ from treadle.domain.mcp_servers import McpServer, McpSettings, check_server_name
 from treadle.domain.models import ModelFacts
 from treadle.domain.providers import ProviderConfig
 from treadle.domain.quotas import CreditRate
+from treadle.domain.web_search import WebSearchSettings
 
 DEFAULT_PORT = 8420
 
@@ -80,6 +81,8 @@ class HomeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of `treadle serve` and `treadle worker`."""
     webhooks: WebhookSettings = WebhookSettings()
     """Settings of webhooks."""
+    web_search: WebSearchSettings = WebSearchSettings()
+    """The engine of the tool `web_search`."""
     house_rules: str = ""
     """Text that every agent gets in its system prompt, after its persona."""
     credits: CreditRate = CreditRate()

@@ -28,6 +28,7 @@ from treadle.doctor.providers import (
     probe_providers,
 )
 from treadle.doctor.server import describe_server
+from treadle.doctor.web_search import describe_web_search
 from treadle.domain.errors import ConfigError, TreadleError
 from treadle.models.probe import PROBE_SECONDS
 from treadle.vault.vault import HomeVault
@@ -62,6 +63,7 @@ async def examine(
         describe_mcp(home),
         describe_channels(home, offline=offline),
     )
+    web_search = await describe_web_search(home, offline=offline)
     return [
         describe_home(home),
         *database,
@@ -74,6 +76,7 @@ async def examine(
         server,
         *mcp,
         *channels,
+        web_search,
     ]
 
 

@@ -191,6 +191,15 @@ class Compaction(Struct, frozen=True, omit_defaults=True):
             raise ValueError(f"at must be above 0 and at most 1, found {self.at}")
 
 
+class SmallModels(Struct, frozen=True, omit_defaults=True):
+    """What differs when the model has fewer than one billion parameters."""
+
+    tools: tuple[str, ...] | None = None
+    """The tools, instead of those of the agent. `[]`: none, and no skills. Null: those of the agent."""
+    persona: str | None = None
+    """The persona, instead of that of the agent. Null: that of the agent."""
+
+
 class Quality(Struct, frozen=True, omit_defaults=True):
     """An agent that scores each answer."""
 
@@ -270,6 +279,8 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     """MCP servers of this agent alone, by name. One with the name of a server of the home replaces it."""
     hooks: tuple[CommandHook, ...] = ()
     """Shell commands that decide about tool calls: before they run, or with their results."""
+    small_models: SmallModels = SmallModels()
+    """What differs when the model has fewer than one billion parameters."""
     concurrency: int | None = None
     """Maximum runs of the agent that execute at a time, over all processes. Runs that wait for a reviewer, a timer
     or child runs do not count. Null: no limit."""
@@ -279,6 +290,11 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
         check_server_names(self.mcp_servers)
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"name `{self.name}` must be 1 to 64 letters, digits, dots, dashes or underscores")
+
+    def with_tools(self, tools: tuple[str, ...]) -> "AgentSpec":
+        """Return the agent with these tools, which a caller asked for: small models get them, too."""
+        small = msgspec.structs.replace(self.small_models, tools=None)
+        return msgspec.structs.replace(self, tools=tools, small_models=small)
 
     @property
     def confinement(self) -> SandboxPolicy:

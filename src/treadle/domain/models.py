@@ -9,6 +9,9 @@ from treadle.domain.runs import Usage
 UNKNOWN_WINDOW = 200_000
 """The assumed context window of an unknown model."""
 
+SMALL_MODEL_PARAMETERS = 1_000_000_000
+"""A model with fewer parameters is small: with tools it answers slowly and mostly wrong."""
+
 ToolStyle = Literal["native", "schema", "fenced"]
 """How a model calls tools: in its wire format; as a reply constrained by a JSON schema; or as fenced JSON in its
 text, which is read for allowed tools only."""
@@ -103,6 +106,16 @@ class Profile(Struct, frozen=True, omit_defaults=True):
     """It was trained to change files by patches: it gets `apply_patch` in the place of `edit_file`."""
     local: bool = False
     """It runs on the user's own machine: it costs nothing, and may be slow."""
+    parameters: int | None = None
+    """Number of its parameters, if known."""
+    sampling: dict[str, int | float] = {}
+    """Sampling parameters for its server, by the names that the server uses. The settings of the agent override
+    them. Only the `chat_completions` format sends them."""
+
+    @property
+    def is_small(self) -> bool:
+        """Return whether it is known to have fewer than one billion parameters."""
+        return self.parameters is not None and self.parameters < SMALL_MODEL_PARAMETERS
 
     def cost(self, usage: Usage) -> float | None:
         """Return the cost of a call in dollars, or None if no price is known."""
@@ -133,12 +146,16 @@ class ModelFacts(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     """The server leaves tool calls in the text of the reply; they are read there in this dialect."""
     image_results: bool | None = None
     """The model sees images: those that tools return are sent to it in chat completions."""
+    parameters: int | None = None
+    """Number of parameters. `small_models` of an agent applies below one billion."""
+    sampling: dict[str, int | float] | None = None
+    """Sampling parameters for the server, such as `{min_p: 0.1}`. Only chat completions send them."""
 
     patches: bool | None = None
     """The model changes files by patches: it gets `apply_patch` in the place of `edit_file`."""
 
     def __post_init__(self) -> None:
-        for name in ("context_window", "max_output"):
+        for name in ("context_window", "max_output", "parameters"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ValueError(f"{name} must be above 0, found {value}")

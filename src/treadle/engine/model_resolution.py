@@ -5,10 +5,12 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from treadle.core.context.small_models import fit_agent
 from treadle.core.retry import plan_fallback
 from treadle.core.routing import Route, choose_route
 from treadle.core.state import RunState
 from treadle.core.tools.search import exceeds_share
+from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
 from treadle.domain.events import EventData, LlmError, ModelResolved, RunStart
 from treadle.domain.lineage import Lineage
@@ -149,21 +151,43 @@ async def _make_start(run: OwnedRun, deps: EngineDeps, profile: Profile) -> tupl
             if deps.tools.find(name, state.agent) is None:
                 raise UsageError(f"The run needs the tool `{name}`, which this engine does not have. Add it.")
         return ()
-    context, agent = deps.agent_context, state.agent
+    context, agent = deps.agent_context, fit_agent(state.agent, profile)
     skills = context.skills(agent) if agent.skills else ()
     allowed = list_allowed_tools(agent.tools, skills, deps.tools)
     workspace = context.workspace(agent)
-    kept = state.prompt.session_notes
-    notes = kept[1] if kept is not None and kept[0] == workspace else context.notes(agent)
+    notes = _find_notes(state, workspace, agent, deps)
     route = f"{CLIENT_INSTRUCTIONS_HEADING}\n{state.prompt.instructions}" if state.prompt.instructions else ""
     sections = (context.rules(), context.catalog(skills) if skills else "", route)
-    selected = [tool.spec for tool in deps.tools.select(allowed, agent)]
-    tools = tuple([spec for spec in selected if may_use_tool(state.lineage, spec.name)])
+    tools = _select_tools(allowed, agent, state, deps)
+    withheld = () if agent.tools == state.agent.tools else _select_tools(state.agent.tools, agent, state, deps)
     offered = await keep_offered_tools(_choose_patch_forms(tools, profile, deps), run, deps)
     tools = _hide_tools(offered, state, profile.context_window, deps)
-    said = tuple([section for section in sections if section])
-    guidance = context.guidance(agent, tools)
-    return (RunStart(tools, said, notes, workspace if notes else "", guidance, "short"),)
+    start = RunStart(
+        tools,
+        sections=tuple([section for section in sections if section]),
+        notes=notes,
+        workspace=workspace if notes else "",
+        guidance=context.guidance(agent, tools),
+        result_header="short",
+        withheld=tuple([spec.name for spec in withheld if spec not in tools]),
+        persona=None if agent.persona == state.agent.persona else agent.persona,
+    )
+    return (start,)
+
+
+def _select_tools(
+    allowed: Sequence[str], agent: AgentSpec, state: RunState, deps: EngineDeps
+) -> tuple[ToolSpec, ...]:
+    selected = [tool.spec for tool in deps.tools.select(allowed, agent)]
+    return tuple([spec for spec in selected if may_use_tool(state.lineage, spec.name)])
+
+
+def _find_notes(state: RunState, workspace: str, agent: AgentSpec, deps: EngineDeps) -> str:
+    """Return the notes of the workspace: those with which the session began, if it began there."""
+    if agent.tools == () and state.agent.tools:
+        return ""  # a small model that gets no tools
+    kept = state.prompt.session_notes
+    return kept[1] if kept is not None and kept[0] == workspace else deps.agent_context.notes(agent)
 
 
 def _choose_patch_forms(tools: tuple[ToolSpec, ...], profile: Profile, deps: EngineDeps) -> tuple[ToolSpec, ...]:

@@ -35,6 +35,10 @@ _VISION_MODELS = re.compile(
 """Models that see images. Others may refuse a request with one, so images of tools are not sent to them."""
 _PATCH_MODELS = re.compile(r"(?:^|/)(?:gpt-(?:4\.1|[5-9]|\d\d)(?!.*chat)|gpt-oss|codex)", re.IGNORECASE)
 """Models that are trained on the patches of `apply_patch`."""
+_PARAMETERS = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)(m|b)(?![a-z0-9])", re.IGNORECASE)
+"""The size in the name of a model, such as `0.6b` or `135M`."""
+_LEAST_MILLIONS = 30
+"""A lower number of millions is a context window, as in `[1m]`."""
 _LOOPBACK_HOST = re.compile(r"localhost|127\.[\d.]+|::1")
 
 ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -165,4 +169,15 @@ def _conversation_profile(model: str, config: ProviderConfig) -> Profile:
         alternating_roles=_ALTERNATING_ROLE_MODELS.search(model) is not None,
         image_results=_VISION_MODELS.search(model) is not None,
         patches=_PATCH_MODELS.search(model) is not None,
+        parameters=find_parameters(model),
     )
+
+
+def find_parameters(model: str) -> int | None:
+    """Return the number of parameters that the name of a model states, or None."""
+    billions = [
+        float(number) / (1000 if unit in "mM" else 1)
+        for number, unit in _PARAMETERS.findall(model)
+        if unit in "bB" or float(number) >= _LEAST_MILLIONS
+    ]
+    return round(max(billions) * 1_000_000_000) if billions else None

@@ -17,7 +17,6 @@ from treadle.models.breaker import SHARED_BREAKERS, Breakers, BreakerState, Circ
 from treadle.models.catalog import Catalog, WindowSource
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.keys import KeyRing, ProviderKey
-from treadle.models.local.models import PROFILE as LOCAL_PROFILE
 from treadle.models.local.models import PROVIDER as LOCAL
 from treadle.models.local.models import LocalModels
 from treadle.models.presets import build_presets
@@ -229,7 +228,7 @@ class ModelRegistry:
             model_id = self.local.find(model_id)
         config = ready.config
         breakers, address = (self._own_breakers, "") if config is None else (SHARED_BREAKERS, config.base_url)
-        basis = LOCAL_PROFILE if ready.client is self.local else None
+        basis = self.local.profile(model_id) if ready.client is self.local else None
         profile = self.catalog.profile(name, model_id, config, basis)
         breaker = breakers.get(name, address, model_id)
         fetch = self._make_window_fetcher(name, model_id, ready)

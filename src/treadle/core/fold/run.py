@@ -2,6 +2,8 @@
 
 from typing import get_args
 
+import msgspec
+
 from treadle.core.accounts import list_account_ceilings, list_model_call_accounts, list_tree_ceilings
 from treadle.core.context.projection import set_preamble
 from treadle.core.context.tokens import TokenCount
@@ -47,6 +49,8 @@ def _on_run_start(state: RunState, data: e.RunStart) -> None:
     state.tools = {name: spec for spec in data.tools for name in (spec.name, *spec.aliases)}
     state.prompt.sections, state.prompt.notes = data.sections, data.notes
     state.prompt.guidance, state.prompt.result_header = data.guidance, data.result_header
+    if data.persona is not None:
+        state.agent = msgspec.structs.replace(state.agent, persona=data.persona)
     set_preamble(state, data.tools, state.prompt.recalled)
     limit = state.agent.limits.deadline_seconds
     state.deadline = None if limit is None else state.latest_at + limit

@@ -75,13 +75,14 @@ def copy_agent(parent: AgentSpec, order: Order) -> AgentSpec:
 def apply_order(agent: AgentSpec, parent: AgentSpec, order: Order) -> AgentSpec:
     """Return the agent with the requested tools and model. Raise UsageError for a model that neither agent may
     use."""
-    tools = agent.tools if order.tools is None else order.tools
+    if order.tools is not None:
+        agent = agent.with_tools(order.tools)
     if order.model is None:
-        return msgspec.structs.replace(agent, tools=tools)
+        return agent
     for owner in (parent, agent):
         if order.model in allowed_models(owner):
             provider = owner.provider if order.model == owner.model else None
-            return msgspec.structs.replace(agent, tools=tools, model=order.model, provider=provider, routing=None)
+            return msgspec.structs.replace(agent, model=order.model, provider=provider, routing=None)
     known = ", ".join(f"`{name}`" for name in dict.fromkeys((*allowed_models(parent), *allowed_models(agent))))
     raise UsageError(f"the model `{order.model}` may not be asked; these may: {known}")
 

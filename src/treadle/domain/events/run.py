@@ -82,6 +82,10 @@ class RunStart(EventData, frozen=True):
     """The section right after the persona: the working folder, and how to use tool results."""
     result_header: ResultHeader = "full"
     """The form of the line that tool results begin with in this run."""
+    withheld: tuple[str, ...] = ()
+    """Tools of the agent that the run does not have, because its model is small."""
+    persona: str | None = None
+    """The persona for a small model; null: that of the agent."""
 
 
 ModelChoice = Literal["tier", "fallback"]

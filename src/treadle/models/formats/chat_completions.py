@@ -57,7 +57,7 @@ def _encode_options(request: ModelRequest) -> bytes:
         "temperature": settings.temperature,
         "reasoning_effort": settings.reasoning,
     }
-    given = {name: value for name, value in options.items() if value is not None}
+    given = request.profile.sampling | {name: value for name, value in options.items() if value is not None}
     return b"," + encode(given)[1:-1] if given else b""
 
 

@@ -1,6 +1,7 @@
 """The weights that can be downloaded from the package index."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 
@@ -14,6 +15,9 @@ class Weights(NamedTuple):
     sha256: str
     megabytes: int
     licence: str
+    parameters: int | None = None
+    sampling: Mapping[str, int | float] = MappingProxyType({})
+    """What the model needs to end its answers and to repeat no lines: `python -m bench.first_success`."""
 
 
 WEIGHTS: Final[Mapping[str, Weights]] = {
@@ -25,5 +29,7 @@ WEIGHTS: Final[Mapping[str, Weights]] = {
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         megabytes=93,
         licence="Apache-2.0",
+        parameters=135_000_000,
+        sampling=MappingProxyType({"temperature": 0.4, "min_p": 0.1, "repeat_penalty": 1.1}),
     ),
 }

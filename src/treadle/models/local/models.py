@@ -9,6 +9,7 @@ import msgspec
 from treadle.domain.errors import UsageError
 from treadle.domain.models import Profile
 from treadle.domain.providers import NO_TIMEOUTS
+from treadle.models.catalog import find_parameters
 from treadle.models.local.known_weights import WEIGHTS
 from treadle.models.local.server_processes import LocalServers, Notice, ServerNotStarted
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
@@ -49,6 +50,12 @@ class LocalModels:
             )
         names = ", ".join(WEIGHTS)
         raise UsageError(f"There is no file {path}; write local/ and the path of a GGUF file, or one of: {names}.")
+
+    def profile(self, model: str) -> Profile:
+        """Return the facts about a model that `find` has returned."""
+        if (weights := WEIGHTS.get(model)) is not None:
+            return msgspec.structs.replace(PROFILE, parameters=weights.parameters, sampling=dict(weights.sampling))
+        return msgspec.structs.replace(PROFILE, parameters=find_parameters(Path(model).name))
 
     def _path(self, model: str) -> Path:
         return self._folder / f"{model}.gguf" if model in WEIGHTS else Path(model).expanduser()

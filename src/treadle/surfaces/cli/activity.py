@@ -52,6 +52,11 @@ def activity(data: e.EventData, width: int = NARROW) -> str | None:
             return f"  connected to the MCP server {server} ({one_line(title, WIDTH)})"
         case e.McpDisconnected(server=server, reason=reason):
             return f"  lost the MCP server {server}: {one_line(reason, WIDTH)}"
+        case e.RunStart(withheld=withheld) if withheld:
+            return (
+                f"small model (under one billion parameters): {len(withheld)} tools withheld; "
+                "`--tools @small` gives it some"
+            )
         case e.RunRecovered(reason=reason):
             return f"recovered: {reason}"
         case e.MessageSteered(message=message):

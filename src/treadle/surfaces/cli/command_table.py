@@ -17,6 +17,7 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
+    "init": Entry("init", "Set up a model: find one, store a key, test it and save it."),
     "chat": Entry("chat", "Open the terminal UI: chat, steer, approve and search."),
     "run": Entry("run", "Run an agent on one message and stream the answer."),
     "serve": Entry("serve", "Serve the agents of the home over HTTP until Ctrl-C."),

@@ -156,15 +156,29 @@ class RunConversation:
             if engine.has_tool(tool.spec.name):
                 note(f"`{tool.spec.name}` of --functions replaces the tool of the same name.")
         engine.add_tools(*functions)
-        names, own = agent.tools if request.tools is None else request.tools, [tool.spec.name for tool in functions]
-        if not any(fnmatchcase(each, pattern) for each in own for pattern in request.tools or ()):
-            names = (*names, *own)  # --tools that names functions selects among them
-        agent = apply_options(agent, {"tools": names})
+        own = tuple([tool.spec.name for tool in functions])
+        if request.tools is None:
+            agent = _add_functions(agent, own)
+        elif any(fnmatchcase(each, pattern) for each in own for pattern in request.tools):
+            agent = apply_options(agent, {"tools": request.tools})  # it selects among the functions
+        else:
+            agent = apply_options(agent, {"tools": (*request.tools, *own)})
         if request.system is not None:
-            agent = msgspec.structs.replace(agent, persona=request.system)
+            small = msgspec.structs.replace(agent.small_models, persona=None)
+            agent = msgspec.structs.replace(agent, persona=request.system, small_models=small)
         if self._options.base_url is not None:
             agent = msgspec.structs.replace(agent, provider=add_endpoint(engine, self._options.base_url))
         return agent
+
+
+def _add_functions(agent: AgentSpec, own: tuple[str, ...]) -> AgentSpec:
+    """Return the agent with the functions of --functions as tools. A small model gets only these in addition."""
+    if not own:
+        return agent
+    small = agent.small_models
+    changed = apply_options(agent, {"tools": (*agent.tools, *own)})
+    tools = None if small.tools is None else (*small.tools, *own)
+    return msgspec.structs.replace(changed, small_models=msgspec.structs.replace(small, tools=tools))
 
 
 def find_agent(home: Home, name: str, model: str | None) -> AgentSpec:

@@ -4,7 +4,8 @@ import asyncio
 import os
 import sys
 import termios
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 
 from treadle.domain.errors import SizeLimitExceeded, UsageError
 from treadle.domain.messages import MESSAGE_LIMIT
@@ -52,6 +53,20 @@ class Prompt:
             print(file=sys.stderr)
             return None
         return line.strip()
+
+
+@contextmanager
+def hidden_typing() -> Generator[None]:
+    """Do not show on the terminal what the user types meanwhile."""
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    quiet = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+    termios.tcsetattr(terminal, termios.TCSADRAIN, quiet)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+        print(file=sys.stderr)
 
 
 def _discard_typed() -> None:

@@ -3,8 +3,6 @@
 
 from fnmatch import fnmatchcase
 
-import msgspec
-
 from treadle.api.agent import RunOptions, apply_options
 from treadle.domain.access import Principal
 from treadle.domain.agents import AgentSpec, Limits
@@ -42,7 +40,7 @@ def apply_overrides(overrides: Overrides | None, agent: AgentSpec, principal: Pr
     if missing:
         entry = f"Agent `{agent.name}` has no tool {', '.join(missing)}"
         raise UsageError(f"{entry}; a run may have fewer than its agent, never more.")
-    return msgspec.structs.replace(changed, tools=overrides.tools)
+    return changed.with_tools(overrides.tools)
 
 
 def _allows(tool: str, entry: str) -> bool:

@@ -149,7 +149,7 @@ class DisplayState(ChatListener):
         if facts is not None and facts.provider and chosen is None:
             return f"{facts.provider}/{facts.model}"
         key = (chat.agent_name, chosen)
-        if self._known_model[0] != key:  # reading the file of the agent takes a while
+        if self._known_model[0] != key or not self._known_model[1]:  # reading the file of the agent takes a while
             try:
                 self._known_model = (key, chat.spec().model)
             except TreadleError:

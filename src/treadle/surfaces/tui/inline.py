@@ -29,7 +29,6 @@ from treadle.surfaces.tui.departure import (
     wait_until_stopped,
     waits_for_user,
 )
-from treadle.surfaces.tui.inline_setup import set_up_model
 from treadle.surfaces.tui.item_view import MARGIN, MAX_WIDTH, render_item
 from treadle.surfaces.tui.line_reader import LineReader
 from treadle.surfaces.tui.run_commands import change_run
@@ -68,7 +67,7 @@ class InlineChat(ChatListener):
         self._input.start()
         loop.add_signal_handler(signal.SIGINT, self._stop)
         try:
-            if not self._chat.has_model() and not await set_up_model(self._chat.link.home, self._say, self._ask):
+            if not self._chat.has_model() and not await self._set_up():
                 return 0
             await self._chat.start(self._session, self._folder)
             self._print_items()
@@ -93,6 +92,27 @@ class InlineChat(ChatListener):
         except TreadleError as error:
             self._say(str(error))
             return True
+
+    async def _set_up(self) -> bool:
+        """Let the user choose a model, test it and save it. Return False if the user leaves."""
+        from treadle.bootstrap.model_setup import apply_saved
+        from treadle.surfaces.cli.download_bar import DownloadBar
+        from treadle.surfaces.cli.line_input import hidden_typing
+        from treadle.surfaces.cli.setup_conversation import SetupFunctions, hold_setup
+
+        async def ask_hidden(question: str) -> str | None:
+            with hidden_typing():
+                return await self._ask(f"{question} ")
+
+        async def ask(question: str) -> str | None:
+            return await self._ask(f"{question} ")
+
+        surface = SetupFunctions(self._say, ask, ask_hidden, DownloadBar(texts.EMBEDDED))
+        applied = await hold_setup(self._chat.link.home, surface)
+        if applied is not None:
+            apply_saved(self._chat.link.engine, self._chat.link.home)
+            self._say(applied.line)
+        return applied is not None
 
     async def _ask(self, question: str) -> str | None:
         """Return the answer to a question; None if the user leaves."""

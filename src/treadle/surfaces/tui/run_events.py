@@ -33,7 +33,7 @@ NOTEWORTHY = (
     e.ContextTrimmed, e.LoopWarning, e.StuckDetected, e.EmptyTurn, e.Continuation, e.PhantomAction, e.CallWritten,
     e.OutputRejected, e.QuotaWarning, e.QualityScored, e.ErrorAnalyzed, e.SecretUsed, e.SecretDenied, e.Redacted,
     e.MemoryRecalled, e.MemoryDegraded, e.SandboxDenied, e.ProcessKilled, e.RunWaiting, e.RecoveryAction,
-    e.CallsDropped,
+    e.CallsDropped, e.RunStart,
 )  # fmt: skip
 
 

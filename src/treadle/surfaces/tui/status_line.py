@@ -83,7 +83,7 @@ class StatusLine(Static):
         current = facts if facts is not None and facts.run_id not in totals.runs else None
         tokens = totals.tokens + (current.input_tokens + current.output_tokens if current else 0)
         cost = totals.cost + (current.cost if current else 0.0)
-        shown = [chat.agent_name, model]
+        shown = [chat.agent_name, *([model] if model else [])]
         context, window = totals.context, totals.window
         if facts is not None and facts.context:
             context, window = facts.context, facts.window or window

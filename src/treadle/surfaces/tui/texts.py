@@ -194,20 +194,11 @@ RUNNING_MARK, WAITING_MARK = "running", "waits"
 
 # ── Set-up ──
 SETUP_TITLE = "Choose a model"
-SETUP_INTRO = "No model is set yet. This is what was found on this machine:"
-SETUP_NOTHING = (
-    "Nothing was found: no key in the environment, no Ollama that answers. Set a key such as ANTHROPIC_API_KEY or "
-    "OPENAI_API_KEY and start again, start Ollama, or use the embedded model."
-)
-SETUP_LOOKING = "Looking for keys, servers and models …"
-SETUP_TESTING = "Asking {model} for one word …"
-SETUP_DOWNLOADING = "Downloading {model}: {share:.0%}"
-SETUP_WORKS = "{model} answers in {seconds:.1f} s. Saved in {path}."
-SETUP_FAILED = "{model} does not work: {error}"
+SETUP_INTRO = "No model is set yet. Choose one, enter a key, or name any provider/model-id:"
+SETUP_DOWNLOADING = "Downloading {bar}"
 SETUP_HINT = "Enter tests and saves · type to search or to name any provider/model-id · Esc quits"
-SETUP_MORE = "  and {count} more: write provider/model-id."
-SETUP_UNKNOWN = "Write a number of the list or provider/model-id. Ctrl-D leaves."
-SETUP_KEY, SETUP_LOCAL, SETUP_EMBEDDED = "key in {name}", "answers on this machine", "runs in this process"
+SETUP_ASKED = "Enter continues · Esc goes back"
+EMBEDDED = "smollm2"
 
 # ── Help ──
 HELP_TITLE = "Keys and commands"
@@ -231,7 +222,6 @@ INLINE_CUT = (
     "with a backslash continues on the next one."
 )
 INLINE_BAD_JSON = "The arguments are not valid JSON: {error}. Write them again, or an empty line to go back."
-INLINE_MODEL = "number, or provider/model-id: "
 INLINE_QUIT = "1, 2, 3, or Enter to stay: "
 INLINE_NOTE = "note for the agent: "
 INLINE_ANSWER = "answer: "

@@ -85,7 +85,7 @@ async def create_agent(
         raise UsageError("--from copies all settings. Leave out --template, --tools and --persona, or --from.")
     begin = AgentTemplate("") if template is None else find_template(template)
     if tools is not None:
-        begin = replace(begin, tools=_check_tools(tools), free=())
+        begin = replace(begin, tools=_check_tools(tools), free=(), commands=())
     if persona is not None:
         begin = replace(begin, persona=_read_persona(persona))
     home = current_home()

@@ -1,6 +1,5 @@
 """`treadle models`: list, test and download models."""
 
-import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +11,7 @@ from treadle.domain.models import Profile
 from treadle.domain.money import format_amount
 from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble, Resolved
 from treadle.surfaces.cli.command_line import Argument, Group, Option
+from treadle.surfaces.cli.download_bar import DownloadBar
 from treadle.surfaces.cli.output import Column, note, print_error, print_fields, print_json, print_table
 from treadle.surfaces.cli.process import FAILED
 from treadle.surfaces.cli.progress import ProgressLine
@@ -104,7 +104,7 @@ async def pull_model(
     name: Annotated[str, Argument(metavar="NAME", help="The name of the model, for example smollm2.")],
 ) -> int:
     """Download the weights of a local model. An interrupted download is resumed."""
-    path = await _make_engine().pull(name, _DownloadBar(name))
+    path = await _make_engine().pull(name, DownloadBar(name))
     print(path)
     note(f"Ask it: treadle run -m local/{name} MESSAGE")
     return 0
@@ -172,24 +172,3 @@ def _result(end: Completed | Failed, found: Resolved) -> dict[str, Any]:
     if isinstance(end, Completed):
         return {"ok": True, "usage": end.usage, "cost": found.profile.cost(end.usage), "stop": end.stop}
     return {"ok": False, "error": end.kind, "message": end.message, "status": end.status}
-
-
-class _DownloadBar:
-    """The progress of a download: one line that is overwritten on a terminal, a line at each quarter elsewhere."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._shown = -1
-
-    def __call__(self, done: int, total: int) -> None:
-        percent = 100 * done // total if total else 0
-        terminal = sys.stderr.isatty()
-        if percent == self._shown or (not terminal and percent % 25 and percent != 100):
-            return
-        self._shown = percent
-        line = f"{self._name}: {done / 1e6:.0f} of {total / 1e6:.0f} MB ({percent}%)"
-        if not terminal:
-            note(line)
-            return
-        bar = "█" * (percent // 4)
-        print(f"\r{line} {bar:<25}", end="\n" if done >= total else "", file=sys.stderr, flush=True)

@@ -1,0 +1,31 @@
+"""Whether web search is configured, and whether its engine answers."""
+
+import os
+from contextlib import closing
+
+from treadle.config.home import Home
+from treadle.doctor.findings import Finding, setting
+from treadle.ports.vault import VaultError
+from treadle.ports.web_search import SearchFailed
+from treadle.tools.web.search_engines import HttpSearchEngine
+from treadle.tools.web.search_source import HOW_TO_CONFIGURE
+from treadle.vault.vault import HomeVault
+
+ABOUT = "web search"
+QUERY = "treadle"
+
+
+async def describe_web_search(home: Home, *, offline: bool = False) -> Finding:
+    """Return the finding. A configured engine is asked for one result."""
+    settings = home.config().web_search
+    if settings.engine is None:
+        return setting(ABOUT, "not configured", HOW_TO_CONFIGURE, "note")
+    if offline:
+        return setting(ABOUT, f"{settings.engine} at {settings.address}, not tried")
+    with closing(HomeVault(home.path, os.environ)) as vault:
+        engine = HttpSearchEngine(settings, lambda name: vault.value(name) or os.environ.get(name))
+        try:
+            found = await engine.search(QUERY, 1)
+        except (SearchFailed, VaultError) as error:
+            return Finding(ABOUT, "wrong", f"{error}")
+    return Finding(ABOUT, "ok", f"{settings.engine} at {settings.address} answers ({len(found)} result)")

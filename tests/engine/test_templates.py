@@ -1,0 +1,73 @@
+"""Every template makes an agent that works: its tools exist, and a run uses them."""
+
+import asyncio
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.engine.running import opened
+from treadle.config.agent_files import TEMPLATES
+from treadle.config.home import Home
+from treadle.domain.events import ToolCallEnd, ToolCallError
+from treadle.testing.models import ScriptedModel, ask, call, say
+
+FREE_CALLS = {
+    "assistant": call("memory_search", query="tea"),
+    "coder": call("read_file", path="notes.txt"),
+    "researcher": call("grep", pattern="warp"),
+    "reviewer": call("glob", pattern="*.txt"),
+    "operator": call("read_file", path="notes.txt"),
+}
+
+
+def test_there_are_five_templates() -> None:
+    assert list(TEMPLATES) == ["assistant", "coder", "researcher", "reviewer", "operator"]
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_an_agent_from_a_template_runs_with_all_of_its_tools(name: str, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "notes.txt").write_text("warp and weft\n")
+    home = Home(tmp_path / "home")
+    home.ensure()
+    home.create_agent(f"my-{name}", "scripted/x", template=TEMPLATES[name])
+    model = ScriptedModel(ask(FREE_CALLS[name]), say("Done."))
+
+    async def scenario() -> None:
+        async with opened(tmp_path, model) as engine:
+            spec = home.agent(f"my-{name}")
+            result = await engine.run(spec, "Look.", workspace=tmp_path / "work", user="ann")
+            assert (result.outcome, result.text) == ("completed", "Done.")
+            events = [event.data async for event in engine.events(result.run_id)]
+        assert [e for e in events if isinstance(e, ToolCallError)] == []
+        assert any(isinstance(e, ToolCallEnd) for e in events), "the call needed no approval"
+
+    asyncio.run(scenario())
+    offered = {tool.name for tool in model.requests[0].preamble.tools}
+    named = {tool for tool in TEMPLATES[name].tools if not tool.startswith("@") and "*" not in tool}
+    assert named <= offered
+    assert set(TEMPLATES[name].free) <= offered
+    assert model.requests[0].preamble.system.startswith(TEMPLATES[name].persona.strip())
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="commands are asked about without a sandbox")
+def test_a_reviewer_reads_the_history_without_an_approval_and_changes_nothing(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    subprocess.run(["git", "init", "-q", str(work)], check=True)
+    home = Home(tmp_path / "home")
+    home.ensure()
+    home.create_agent("reviewer", "scripted/x", template=TEMPLATES["reviewer"])
+    calls = ask(call("bash", "a", command="git status"), call("bash", "b", command="touch x"))
+    model = ScriptedModel(calls, say("Done."))
+
+    async def scenario() -> None:
+        async with opened(tmp_path, model) as engine:
+            result = await engine.run(home.agent("reviewer"), "Review.", workspace=work)
+            events = [e.data async for e in engine.events(result.run_id)]
+        assert [e.call_id for e in events if isinstance(e, ToolCallEnd)] == ["a"]
+        assert [e.call_id for e in events if isinstance(e, ToolCallError) and e.kind == "denied"] == ["b"]
+
+    asyncio.run(scenario())
+    assert not (work / "x").exists()

