@@ -145,6 +145,7 @@ def _describe_progress_guards(agent: AgentSpec) -> tuple[GuardView, ...]:
             "stuck",
             "Recovers or ends a run whose tools always fail or whose steps bring nothing new.",
             {"limits.stuck_steps": agent.limits.stuck_steps},
+            agent.limits.stuck_steps > 0,
         ),
     )
 

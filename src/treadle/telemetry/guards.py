@@ -15,7 +15,6 @@ GUARDS: Final = (
 )  # fmt: skip
 _ALWAYS: Final = (
     "loop",
-    "stuck",
     "phantom",
     "empty",
     "continuation",
@@ -86,6 +85,7 @@ def list_armed_guards(queued: e.RunQueued) -> tuple[str, ...]:
         "budget": any(cost is not None for cost in (limits.cost, *(each.cost for each in ceilings))),
         "max_steps": limits.max_steps is not None,
         "deadline": limits.deadline is not None,
+        "stuck": limits.stuck_steps > 0,
         "output": agent.output is not None,
         "budget_hint": agent.budget_hints and limits.max_steps is not None,
     }
@@ -96,10 +96,12 @@ def find_fired_guard(data: EventData, last: str = "") -> tuple[str, Verdict] | N
     """Return the guard that acted through an event, and how strictly, or None.
 
     A run that ends `stuck` was stopped by the loop guard or by the stuck guard: by the one that acted `last`, or by
-    the loop guard if neither did, because the stuck guard never stops a run without a warning."""
+    the loop guard if neither did, as in older journals."""
     match data:
         case e.ToolCallBlocked(guard=guard):
             return guard, "block"
+        case e.StuckDetected(kind=kind) if kind in e.LOOP_KINDS:
+            return "loop", "warn"
         case e.QuotaWarning(kind=kind):
             return _QUOTA_GUARDS[kind], "warn"
         case e.RunWaiting(reason=("quota" | "budget") as guard):
