@@ -11,7 +11,7 @@ Verdict = Literal["warn", "block", "stop"]
 
 GUARDS: Final = (
     "loop", "stuck", "phantom", "empty", "continuation", "context", "quarantine", "max_steps", "deadline", "output",
-    "budget_hint", "budget", "quota", "credits", "approval", "written_call", "calls",
+    "budget_hint", "budget", "quota", "credits", "approval", "written_call", "calls", "refused",
 )  # fmt: skip
 _ALWAYS: Final = (
     "loop",
@@ -23,6 +23,7 @@ _ALWAYS: Final = (
     "approval",
     "written_call",
     "calls",
+    "refused",
 )
 
 _WARNS: Final[dict[type[EventData], tuple[str, Verdict]]] = {
@@ -47,6 +48,7 @@ _QUOTA_GUARDS: Final[dict[QuotaKind, str]] = {
 }
 _STOPS: Final[dict[OutcomeKind, str]] = {
     "empty": "empty",
+    "refused": "refused",
     "truncated": "continuation",
     "context_overflow": "context",
     "quarantined": "quarantine",

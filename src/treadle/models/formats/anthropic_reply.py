@@ -285,7 +285,8 @@ class AnthropicReply:
         stop = self._stop(has_calls=any(isinstance(part, ToolUse) for part in parts))
         raw_stop = ending.word_for(stop)
         dropped = self._list_dropped_calls()
-        return Completed(tuple(parts), stop, self.usage(sent_bytes), raw_stop, dropped, self._excess)
+        usage, refusal = self.usage(sent_bytes), ending.refusal
+        return Completed(tuple(parts), stop, usage, raw_stop, dropped, self._excess, refusal, ending.window_full)
 
     def _list_dropped_calls(self) -> tuple[str, ...]:
         """Return the names of the calls left out because the reply was cut or filtered."""

@@ -11,6 +11,7 @@ from treadle.models.formats.chat_calls import ChatCalls
 from treadle.models.formats.chat_chunks import (
     OPAQUE_FIELD,
     THOUGHT_TYPES,
+    Chunk,
     ChunkDelta,
     ContentPart,
     Fragment,
@@ -76,7 +77,7 @@ class ChatReply:
             if chunk.usage is not None:
                 self._usage = read_usage(chunk.usage) or self._usage
             if not chunk.choices:
-                if error := find_reported_error(payload):
+                if error := self._read_notice(chunk, payload):
                     return error
                 continue
             choice = chunk.choices[0]
@@ -109,6 +110,12 @@ class ChatReply:
             if choice.finish_reason or choice.native_finish_reason:
                 self._finish(choice)
         return None
+
+    def _read_notice(self, chunk: Chunk, payload: bytes) -> Any:
+        """Read a chunk without a piece of the reply. Return the error that it reports, or None."""
+        if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
+            self.ending.add(str(chunk.prompt_feedback.block_reason), "filtered")
+        return find_reported_error(payload)
 
     def _is_odd_end(self, payload: bytes) -> bool:
         """Return whether a payload is `[DONE]` in another spelling, and record it."""
@@ -276,7 +283,8 @@ class ChatReply:
         stop = self._stop(calls)
         raw_stop = ending.word_for(stop)
         dropped = () if may_run else self._calls.names
-        return Completed(tuple(parts), stop, self.usage(sent_bytes), raw_stop, dropped, excess)
+        usage, refusal = self.usage(sent_bytes), ending.refusal
+        return Completed(tuple(parts), stop, usage, raw_stop, dropped, excess, refusal, ending.window_full)
 
     def _build_thinking(self) -> list[Part]:
         details = self._details.build() if self._details is not None else None

@@ -323,6 +323,8 @@ class ResponsesReply:
             self.usage(sent_bytes),
             dropped_calls=self._list_dropped_calls(),
             excess_calls=self._excess,
+            refusal=self._ending.refusal,
+            window_full=self._ending.window_full,
         )
 
     def _list_dropped_calls(self) -> tuple[str, ...]:

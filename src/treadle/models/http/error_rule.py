@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from treadle.domain.events import ModelErrorKind
 from treadle.models.http.error_facts import ErrorFacts
+from treadle.models.http.filter_errors import is_filter_error
 from treadle.models.http.overflow import Blame, OverflowVerdict
 from treadle.models.http.patterns import any_of
 from treadle.models.http.quota_errors import is_exhausted, mentions_rate_limit
@@ -49,6 +50,7 @@ class ErrorRule(NamedTuple):
     repair: bool = False
     next_key: bool = False
     next_model: bool = False
+    filtered: bool = False
 
     def matches(self, report: ErrorReport) -> bool:
         if self.statuses is not None and report.status not in self.statuses:
@@ -73,7 +75,13 @@ class Decision(NamedTuple):
     def is_unclear(self) -> bool:
         """Return whether a request was refused without a usable reason, so that it may be too long."""
         report, rule = self.report, self.rule
-        if rule.kind != "invalid_request" or rule.retry or rule.repair or report.status not in (400, 413, 422):
+        if (
+            rule.kind != "invalid_request"
+            or rule.retry
+            or rule.repair
+            or rule.filtered
+            or report.status not in (400, 413, 422)
+        ):
             return False
         if report.verdict.blame is not Blame.NOTHING or report.facts.parameters:
             return False
@@ -107,6 +115,10 @@ def blames_reply(report: ErrorReport) -> bool:
 
 def is_out_of_credit(report: ErrorReport) -> bool:
     return is_exhausted(report.status, report.facts, report.wait)
+
+
+def is_filtered(report: ErrorReport) -> bool:
+    return is_filter_error(report.status, report.facts)
 
 
 def is_rate_limited(report: ErrorReport) -> bool:

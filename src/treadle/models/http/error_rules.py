@@ -15,6 +15,7 @@ from treadle.models.http.error_rule import (
     blames_reply,
     has_structure_error,
     has_template_error,
+    is_filtered,
     is_out_of_credit,
     is_rate_limited,
     is_unreadable_call,
@@ -56,6 +57,20 @@ RULES = (
         retry=True,
         once=True,
         next_model=True,
+    ),
+    ErrorRule(
+        "invalid_request",
+        "A content filter there rejects the conversation.",
+        (
+            Example(400, '{"error":{"innererror":{"code":"ResponsibleAIPolicyViolation"}}}'),
+            Example(400, '{"error":{"message":"Invalid prompt: it was flagged as violating our usage policy."}}'),
+            Example(400, '{"error":{"code":"1301","message":"系统检测到输入或生成内容可能包含不安全或敏感内容"}}'),
+            Example(403, '{"error":{"message":"Your input was flagged","metadata":{"reasons":["violence"]}}}'),
+            Example(None, '{"error":{"code":"data_inspection_failed","message":"inappropriate content"}}'),
+            Example(None, '{"base_resp":{"status_code":1026,"status_msg":"input new_sensitive"}}'),
+        ),
+        accepts=is_filtered,
+        filtered=True,
     ),
     ErrorRule(
         "overflow",

@@ -78,6 +78,7 @@ def _build_failure(info: RequestInfo, status: int | None, said: str, body: str, 
         once=rule.once,
         longest_reply=decision.longest_reply,
         unclear=decision.is_unclear,
+        filtered=rule.filtered,
     )
 
 
