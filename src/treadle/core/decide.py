@@ -290,7 +290,7 @@ def has_final_marker(state: RunState) -> bool:
 def make_completed(state: RunState) -> Outcome:
     if state.answer.strip() in SILENT_TEXTS:
         return Outcome("silent", "", reason="The agent had nothing to say.")
-    if not state.guards.phantom_claims and not has_final_marker(state):
+    if not state.guards.phantom_claims and not has_final_marker(state) and phantom.has_tools(state):
         return Outcome("completed", state.answer)
     answer, claim = phantom.choose_answer(state)
     return Outcome("completed", answer, unverified_claim=claim)
