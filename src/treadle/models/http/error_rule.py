@@ -9,7 +9,7 @@ from treadle.models.http.error_facts import ErrorFacts
 from treadle.models.http.filter_errors import is_filter_error
 from treadle.models.http.overflow import Blame, OverflowVerdict
 from treadle.models.http.patterns import any_of
-from treadle.models.http.quota_errors import is_exhausted, mentions_rate_limit
+from treadle.models.http.quota_errors import is_daily, is_exhausted, mentions_rate_limit
 from treadle.models.http.structure_errors import has_wrong_structure, is_template_error
 
 
@@ -95,8 +95,8 @@ _OTHER_REASONS = any_of(
     invalid (?:value|type|schema|json|role|signature|api|key|url|base64|format|image|tool|function|argument)
     \bexpected\b  unknown (?:param|field|model|name|arg|role|type)  unrecogni[sz]ed
     deprecated  not allowed  policy  safety  flagged  filter  sensitive
-    moderation  image  \btools?\b  schema  not found  permission  temperature  parse  malformed
-    敏感  不支持  参数  不存在
+    moderation  image  \btools?\b schema  not found  permission  temperature  parse  malformed
+    \bnames?\b[^.]{0,30}too long  敏感  不支持  参数  不存在
     """
 )
 """Words of a reason that has nothing to do with length."""
@@ -119,6 +119,10 @@ def is_out_of_credit(report: ErrorReport) -> bool:
 
 def is_filtered(report: ErrorReport) -> bool:
     return is_filter_error(report.status, report.facts)
+
+
+def is_daily_quota(report: ErrorReport) -> bool:
+    return is_daily(report.facts, report.wait)
 
 
 def is_rate_limited(report: ErrorReport) -> bool:

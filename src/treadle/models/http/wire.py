@@ -90,7 +90,8 @@ def encode(value: Any) -> bytes:
 
 
 def make_reader(kind: type[_Kind]) -> Callable[[bytes], _Kind]:
-    """Return a decoder of events that also accepts lone surrogates. It raises UnusableReply."""
+    """Return a decoder of events that also accepts lone surrogates and numbers that JSON does not have, such as
+    NaN, as null. It raises UnusableReply."""
     decode = msgspec.json.Decoder(kind).decode
 
     def read(payload: bytes) -> _Kind:
@@ -99,7 +100,7 @@ def make_reader(kind: type[_Kind]) -> Callable[[bytes], _Kind]:
         except UNREADABLE:
             pass
         try:
-            return decode(surrogates.encode_json(surrogates.decode_json(payload)))
+            return decode(surrogates.encode_json(surrogates.decode_json(payload, lambda _: None)))
         except ValueError as error:  # msgspec's errors are ValueErrors too
             raise UnusableReply(f"an event of it cannot be read ({error})") from error
 
