@@ -95,7 +95,7 @@ _OTHER_REASONS = any_of(
     invalid (?:value|type|schema|json|role|signature|api|key|url|base64|format|image|tool|function|argument)
     \bexpected\b  unknown (?:param|field|model|name|arg|role|type)  unrecogni[sz]ed
     deprecated  not allowed  policy  safety  flagged  filter  sensitive
-    moderation  image  \btools?\b schema  not found  permission  temperature  parse  malformed
+    moderation  image  \btools?\b  schema  not found  permission  temperature  parse  malformed
     \bnames?\b[^.]{0,30}too long  敏感  不支持  参数  不存在
     """
 )
