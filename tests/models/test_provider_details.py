@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests import anthropic_wire
-from tests.fake_endpoint import DONE, Answer, delta, event, refuses
+from tests import anthropic_wire, responses_wire
+from tests.fake_endpoint import DONE, Answer, delta, event, fragment, refuses
 from tests.models import chat
 from treadle.domain.messages import Text
 from treadle.models.http.error_facts import read_error
@@ -90,3 +90,57 @@ def test_a_usage_that_is_not_a_number_does_not_discard_a_reply() -> None:
     [*_, end] = anthropic_wire.events_of(Answer(stream))
     assert isinstance(end, Completed)
     assert end.parts == (Text("All is well."),)
+
+
+# ── Arguments that come twice ──────────────────────────────────────────────────────────────────────
+
+
+def responses_end(streamed: str, final: str, last: str | None = None) -> Completed | Failed:
+    item = responses_wire.call("c1", "add", streamed)
+    whole = item | {"arguments": final}
+    listed = [item | {"arguments": final if last is None else last}]
+    added = responses_wire.added(0, item | {"arguments": ""})
+    pieces = [
+        responses_wire.CREATED,
+        added,
+        responses_wire.arguments_delta(streamed),
+        responses_wire.done(0, whole),
+    ]
+    [*_, end] = responses_wire.events_of(
+        Answer(responses_wire.wire(*pieces, responses_wire.completed_event(*listed)))
+    )
+    assert isinstance(end, Completed | Failed)
+    return end
+
+
+def chat_end(streamed: str, final: str) -> Completed | Failed:
+    use = {"index": 0, "id": "c1", "type": "function", "function": {"name": "add", "arguments": final}}
+    message = {"choices": [{"index": 0, "message": {"tool_calls": [use]}, "finish_reason": "tool_calls"}]}
+    [*_, end] = chat.events_of(
+        Answer([delta(tool_calls=[fragment(0, "c1", "add", streamed)]), event(message), DONE])
+    )
+    assert isinstance(end, Completed | Failed)
+    return end
+
+
+@pytest.mark.parametrize(
+    ("streamed", "final", "runs"),
+    [
+        ('{"a": 1}', '{"a": 2}', False),
+        ('{"path": "a"}', '{"path": "/"}', False),
+        ('{"a": 1}', '{"a": 1, "force": true}', False),
+        ('{"a": 1, "b": 2}', '{"b":2,"a":1}', True),
+        ('{"a": 1}', "{}", True),
+        ('{"a": 1}', "", True),
+    ],
+)
+def test_a_call_with_two_different_arguments_is_not_run(streamed: str, final: str, runs: bool) -> None:
+    for end in (
+        chat_end(streamed, final),
+        responses_end(streamed, final),
+        responses_end(streamed, streamed, final),
+    ):
+        assert isinstance(end, Completed) is runs, end
+        if isinstance(end, Failed):
+            assert (end.kind, end.retryable) == ("malformed", True)
+            assert "two different arguments" in end.message

@@ -15,6 +15,7 @@ from treadle.models.http.wire import (
     UNREADABLE,
     UnusableReply,
     as_fields,
+    check_arguments,
     check_end,
     check_parts,
     encode,
@@ -231,7 +232,9 @@ class AnthropicReply:
     def _finish(self, block: _OpenBlock) -> None:
         block.ended = True
         given = block.start.input
-        if block.kind == "tool_use" and given and not block.pieces:  # the arguments arrived at once, not in pieces
+        if block.kind == "tool_use" and given and block.pieces:
+            check_arguments(block.start.name or "", block.text, encode(given).decode())
+        elif block.kind == "tool_use" and given:  # the arguments arrived at once, not in pieces
             block.pieces.append(encode(given).decode())
             self._unshown[block] = None
 

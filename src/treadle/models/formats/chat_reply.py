@@ -131,6 +131,7 @@ class ChatReply:
             if message.content == "".join(self._text):
                 message.content = None
             if len(self._calls):
+                self._calls.repeated = message.tool_calls or []
                 message.tool_calls = message.function_call = None
         return message
 
@@ -273,6 +274,7 @@ class ChatReply:
         self._tags.end()
         may_run = ending.runs_calls and not self._refused
         calls = self._calls.build_calls(self._provider, self._model) if may_run else []
+        self._calls.check_repeated(calls)
         text, excess = "".join(self._text), self._calls.excess
         if self._dialect is not None and may_run and not calls:
             from treadle.models.formats.call_dialects import read_calls

@@ -126,6 +126,24 @@ def normalize_object(text: str) -> str | None:
     return surrogates.encode_json(value).decode() if isinstance(value, dict) else None
 
 
+def have_other_arguments(streamed: str, final: str) -> bool:
+    """Return whether the arguments of a call that were streamed and those of its final form are both complete and
+    differ. Then it is unknown which of them the model meant. An empty object is sent as a placeholder."""
+    placeholders = (*NO_ARGUMENTS, "{}")
+    if streamed == final or streamed.strip() in placeholders or final.strip() in placeholders:
+        return False
+    try:
+        return _decode_object(streamed) != _decode_object(final)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return False
+
+
+def check_arguments(name: str, streamed: str, final: str) -> None:
+    """Raise UnusableReply if a call came with two different arguments."""
+    if have_other_arguments(streamed, final):
+        raise UnusableReply(f"the call of {name or 'a tool'} came with two different arguments, so neither is run")
+
+
 def _is_whole(text: str) -> bool:
     progress = ObjectProgress()
     progress.add(text)
