@@ -87,6 +87,7 @@ def test_the_configuration_names_providers_and_defaults(home: Home) -> None:
             "providers.p.timeouts.first_byte must be above 0",
         ),
         ("providers: {a/b: {base_url: http://x}}", "providers: the name `a/b` must not be empty and must not"),
+        ("defaults: {history_messages: 0}", "defaults.history_messages must be 1 or more, found 0"),
         ("defaults: {modle: x}", "defaults.modle is not a known key; did you mean `model`?"),
         ("server: {port: 70000}", "server.port must be from 0 to 65535, found 70000"),
     ],
@@ -328,3 +329,19 @@ def test_the_workspace_is_in_the_home_by_default(home: Home, tmp_path: Path) -> 
     assert home.workspace(AgentSpec("a", "x", workspace=str(tmp_path))) == tmp_path
     with pytest.raises(UsageError, match="is not a folder"):
         home.workspace(AgentSpec("a", "x", workspace=str(tmp_path / "nowhere")))
+
+
+def test_the_default_history_limit_applies_to_agents_without_their_own(home: Home) -> None:
+    write(home, "config.yaml", "defaults: {model: p/m, history_messages: 40}")
+    write(home, "agents/plain/config.yaml", "name: plain")
+    write(home, "agents/own/config.yaml", "name: own\nlimits: {history_messages: 7, max_steps: 3}")
+    limits = {name: home.agent(name).limits for name in ("plain", "own", "default")}
+    assert {name: each.history_messages for name, each in limits.items()} == {"plain": 40, "own": 7, "default": 40}
+    assert (limits["plain"].max_steps, limits["own"].max_steps) == (50, 3)
+    assert home.agent("default").limits.history_messages == 40
+    assert "history_messages" not in (home.path / "agents/default/config.yaml").read_text()
+
+
+def test_codex_responses_is_another_name_of_responses(home: Home) -> None:
+    write(home, "config.yaml", "providers: {mine: {base_url: 'https://m.example/v1', api_mode: codex_responses}}")
+    assert home.config().providers["mine"].mode == "responses"

@@ -185,6 +185,25 @@ def test_the_final_marker_is_removed_from_the_answer(text: str, left: str) -> No
     assert result(RunScenario(loop=Loop(final_marker="DONE")).turn(text=text)) == Outcome("completed", left)
 
 
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("FINAL ANSWER: 42", "42"),
+        ("I counted.\n**FINAL ANSWER:** 42", "I counted.\n42"),
+        ("All done. FINAL ANSWER: 42", "All done. FINAL ANSWER: 42"),
+        ("All done. **FINAL ANSWER**: 42", "All done. **FINAL ANSWER**: 42"),
+        ("All done. FINAL ANSWER = 42", "All done. FINAL ANSWER = 42"),
+        ("So the FINAL ANSWER is 42.", "So the FINAL ANSWER is 42."),
+        ("All done. FINAL ANSWER", "All done."),
+        ("All done. FINAL ANSWER.", "All done."),
+        ("It is 42. FINAL ANSWER: 42\nFINAL ANSWER", "It is 42. FINAL ANSWER: 42"),
+    ],
+)
+def test_a_marker_that_introduces_the_answer_leaves_no_fragment(text: str, left: str) -> None:
+    scenario = RunScenario(loop=Loop(final_marker="FINAL ANSWER"))
+    assert result(scenario.turn(text=text)) == Outcome("completed", left)
+
+
 def test_a_word_that_contains_the_marker_does_not_end_the_run() -> None:
     scenario = RunScenario(READ, loop=Loop(final_marker="DONE"))
     scenario.turn(use("read", path="a"), text="This is UNDONE and DONE_LATER.")

@@ -9,7 +9,7 @@ from tests.core.run_scenario import POLL, READ, WRITE, RunScenario, fails, noted
 from treadle.core.steps import CallModel, Finish
 from treadle.core.tools.ledger import Call, make_call_key
 from treadle.domain.agents import Loop
-from treadle.domain.events import LoopWarning, ToolCallBlocked
+from treadle.domain.events import LoopWarning, StuckDetected, ToolCallBlocked
 from treadle.domain.messages import ToolResult, ToolUse
 
 STRICT = Loop(doom_loop="strict")
@@ -31,7 +31,10 @@ def test_an_identical_call_is_warned_about_at_3_refused_at_5_and_ends_the_run_at
     assert scenario.blocked == ["call_5", "call_6", "call_7"]
     scenario.asks()
     scenario.replies(use("read", path="a"))
-    assert outcome(scenario.decision()) == "stuck"
+    step = scenario.decision()
+    assert outcome(step) == "stuck"
+    assert isinstance(step, Finish)
+    assert step.events[-1] == StuckDetected("repeated_call", 8, "read")
 
 
 def test_a_refused_call_gets_a_result_that_says_why() -> None:

@@ -114,16 +114,27 @@ PLAN = (
 )
 
 
-@pytest.mark.parametrize("answer", [EDIT, "I have sent the email to Bob.", "I deleted the old branch."])
+@pytest.mark.parametrize(
+    ("answer", "claim"),
+    [
+        (EDIT, ""),
+        ("Paris.", ""),
+        ("Here is a poem that I have written for you.", ""),
+        ("I have sent the email to Bob.", "I have sent the email to Bob."),
+        ("Sure. I deleted the old branch.", "I deleted the old branch."),
+    ],
+)
 @pytest.mark.parametrize("tools", [(), (ToolSpec("clarify", "Ask.", {}, effect="none", asks_a_person=True),)])
-def test_an_agent_without_tools_is_not_challenged(answer: str, tools: tuple[ToolSpec, ...]) -> None:
+def test_an_agent_without_tools_is_not_challenged_and_its_claims_are_marked(
+    answer: str, claim: str, tools: tuple[ToolSpec, ...]
+) -> None:
     scenario = RunScenario()
     scenario.happens(e.RunStart(tools))  # in place of the tools of every scenario
     scenario.asks()
     scenario.replies(text=answer)
     step = scenario.decision()
     assert isinstance(step, Finish)
-    assert (step.outcome.text, step.outcome.unverified_claim) == (answer, "")
+    assert (step.outcome.text, step.outcome.unverified_claim) == (answer, claim)
 
 
 @pytest.mark.parametrize("first", [EDIT, PLAN])

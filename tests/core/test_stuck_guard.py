@@ -1,8 +1,9 @@
 """The stuck guard: a tool that always fails, and steps without new information."""
 
 from tests.core.run_scenario import OTHER_READ, READ, WRITE, RunScenario, fails, noted, outcome, same, use
+from treadle.core.guards import stuck
 from treadle.core.steps import CallModel, Finish, Step
-from treadle.domain.events import RecoveryAction, RecoveryStage, StuckDetected
+from treadle.domain.events import RecoveryAction, RecoveryStage, StuckDetected, ToolCallBlocked
 
 
 def stages(step: Step) -> list[RecoveryStage]:
@@ -145,3 +146,46 @@ def test_the_escalation_follows_from_the_journal_alone() -> None:
     told_again.happens(*scenario.events[4:])
     assert told_again.decision() == scenario.decision()
     assert told_again.state.guards.recovery == scenario.state.guards.recovery
+
+
+def last_note(step: Step) -> str:
+    [note] = [each.note for each in noted(step) if isinstance(each, RecoveryAction)]
+    return note
+
+
+def test_a_tool_refused_for_lack_of_news_is_not_said_to_have_failed() -> None:
+    scenario = RunScenario(READ, limits={"stuck_steps": 3})
+    for number in range(6):
+        scenario.turn(use("read", path=str(number)), answer=same)
+    [refusal] = scenario.happened(ToolCallBlocked)
+    assert isinstance(refusal, ToolCallBlocked)
+    assert refusal.content == "Refused for this turn: the last 4 steps brought nothing new. Try another way."
+
+
+def test_refused_calls_are_not_said_to_have_failed() -> None:
+    scenario = RunScenario(READ)
+    scenario.turn(use("read", path="a"), answer=same)
+    scenario.turn(use("read", path="a"), answer=same)
+    for _ in range(2):
+        scenario.turn(use("read", path="a"), answer=same)
+    assert "`read` was refused 3 times in a row." in last_note(scenario.turn(use("read", path="a"), answer=same))
+    mixed = RunScenario(READ)
+    for number in range(1, 7):
+        fail_once(mixed, number)
+    assert "`read` failed or was refused 7 times in a row." in last_note(fail_once(mixed, 7))
+
+
+def test_every_end_reports_what_was_detected() -> None:
+    failing = RunScenario(READ)
+    step = failing.turn(*[use("read", path=str(number)) for number in range(8)], answer=fails)
+    assert isinstance(step, Finish)
+    assert step.events == (StuckDetected("failing_tool", stuck.FAILURES_STOP, "read"),)
+    assert step.outcome.reason == "The run makes no progress: `read` failed 8 times in a row."
+
+
+def test_a_different_successful_call_with_an_effect_is_progress_and_an_equal_one_is_not() -> None:
+    scenario = RunScenario(WRITE, limits={"stuck_steps": 2})
+    for number in range(20):
+        assert stages(scenario.turn(use("write", text=str(number)), answer=same)) == []
+    seen = [stages(scenario.turn(use("write", text=str(number)), answer=same)) for number in range(2)]
+    assert seen == [[], ["note"]]

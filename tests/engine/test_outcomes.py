@@ -43,6 +43,7 @@ CASES: dict[OutcomeKind, tuple[dict[str, Any], list[ScriptStep], str]] = {
         "Hm.",
     ),
     "empty": ({}, [say(""), say("")], ""),
+    "refused": ({}, [say("I cannot ", stop="refusal")], "I cannot "),
     "model_error": ({}, [ScriptedFailure("auth", "the key is wrong", retryable=False)], ""),
     "failed": ({"output": SCHEMA}, [say("1"), say("2"), say("3")], "3"),
 }
@@ -58,6 +59,7 @@ TABLE: dict[OutcomeKind, tuple[Status, int]] = {
     "deadline": ("failed", 3),
     "stuck": ("failed", 1),
     "empty": ("failed", 1),
+    "refused": ("failed", 1),
     "context_overflow": ("failed", 1),
     "model_error": ("failed", 1),
     "tool_error": ("failed", 1),

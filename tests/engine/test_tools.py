@@ -193,6 +193,20 @@ def test_an_error_raised_by_a_stopped_tool_is_not_in_the_run() -> None:
     assert (result.outcome, result.text) == ("cancelled", "so far")
 
 
+def test_a_result_that_timed_out_has_the_kind_timeout() -> None:
+    @treadle.tool
+    async def slow() -> treadle.Observation:
+        return treadle.Observation("half of the output", is_error=True, timed_out=True)
+
+    async def scenario() -> None:
+        async with in_virtual_time(ScriptedModel(ask(call("slow")), say("It was slow."))) as engine:
+            result = await engine.run(agent(tools=[slow]), "go")
+            [error] = [e.data for e in await journal(engine, result.run_id) if isinstance(e.data, ToolCallError)]
+        assert (error.kind, error.content.startswith("half of the output")) == ("timeout", True)
+
+    virtually(scenario())
+
+
 def test_a_timeout_error_that_a_tool_raises_is_a_plain_failure() -> None:
     @treadle.tool(timeout=100.0)
     async def impatient() -> str:

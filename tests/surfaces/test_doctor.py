@@ -29,6 +29,7 @@ from treadle.core.guards import (
     output,
     phantom,
     quarantine,
+    refused,
     stuck,
     written_call,
 )
@@ -120,6 +121,7 @@ def test_only_the_trial_of_the_deadline_has_a_deadline() -> None:
         (disable("treadle.core.guards.stuck.judge_call"), {"stuck: a failing tool is rejected for one turn"}),
         (remove("ANSWER", phantom.judge), {"phantom action (answers in English)"}),
         (remove("ANSWER", empty.judge), {"empty turn", "empty: the run ends"}),
+        (remove("ANSWER", refused.judge), {"refused: the run ends"}),
         (remove("ANSWER", continuation.judge), {"continuation", "truncated: the run ends"}),
         (
             remove("ANSWER", written_call.judge),

@@ -182,6 +182,7 @@ def fires() -> Sequence[tuple[str, str, tuple[EventData, ...]]]:
         ("phantom", "warn", (e.PhantomAction(1, "I did", "n"),)),
         ("empty", "warn", (e.EmptyTurn(1, "n"),)),
         ("empty", "stop", (end_run("empty"),)),
+        ("refused", "stop", (end_run("refused"),)),
         ("continuation", "warn", (e.Continuation(1, "n"),)),
         ("continuation", "stop", (end_run("truncated"),)),
         ("written_call", "warn", (e.CallWritten(1, "x", "n"),)),

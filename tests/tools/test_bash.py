@@ -143,6 +143,7 @@ def test_a_timeout_says_what_to_do(commands: ShellCommands, tmp_path: Path) -> N
         around = CallContext(tmp_path)
         observed = call(Bash(commands), around, "echo begun; setsid sleep 1000 & sleep 1000", seconds)
         assert observed.is_error
+        assert observed.timed_out
         assert observed.exit_code is None
         assert f"[The command was ended. It ran longer than its timeout of {seconds} s." in observed.content
         (killed,) = around.events

@@ -36,7 +36,8 @@ CAUSES = {
 }  # fmt: skip
 """Facts that the stories must hold, by event type."""
 REWORDED_SINCE_VERSION_1 = {
-    "approval_decided", "command_obeyed", "quality_scored", "run_waiting", "tool_call_end", "tool_call_error",
+    "approval_decided", "command_obeyed", "quality_scored", "recovery_action", "run_waiting", "tool_call_blocked",
+    "tool_call_end", "tool_call_error",
 }  # fmt: skip
 """Events whose sentences are worded differently now."""
 

@@ -4,7 +4,7 @@ const STATUS: Record<string, string> = {
   pending: "Pending", running: "Running", waiting: "Waiting", completed: "Completed", failed: "Failed", cancelled: "Cancelled",
   approval_expired: "Approval expired", budget_exhausted: "Budget exhausted", context_overflow: "Context overflow",
   deadline: "Deadline passed", empty: "Empty answer", insufficient_credits: "No credits left", max_steps: "Step limit",
-  model_error: "Model error", quarantined: "Quarantined", quota_exceeded: "Quota exceeded", silent: "Silent", stuck: "Stuck",
+  model_error: "Model error", quarantined: "Quarantined", quota_exceeded: "Quota exceeded", refused: "Refused", silent: "Silent", stuck: "Stuck",
   tool_error: "Tool error", truncated: "Truncated", ok: "Done", asked: "Requested", blocked: "Blocked", denied: "Denied",
   interrupted: "Interrupted", invalid_arguments: "Invalid arguments", skipped: "Skipped", timeout: "Timed out",
   too_many: "Too many calls", unknown_tool: "Unknown tool",

@@ -39,7 +39,7 @@ from treadle.domain.errors import InvalidState, UsageError
 from treadle.domain.events import ApprovalRequested, ClarifyRequested, Decision, Remember, RunEnd, SteerMode
 from treadle.domain.ids import ApprovalId, RunId
 from treadle.domain.messages import user
-from treadle.domain.providers import ApiMode, ProviderConfig
+from treadle.domain.providers import ApiModeName, ProviderConfig
 from treadle.models.registry import ModelRegistry
 from treadle.operations.approval_service import Answer
 from treadle.operations.context import Context
@@ -104,7 +104,7 @@ class Engine:
         name: str,
         *,
         base_url: str,
-        api_mode: ApiMode | None = None,
+        api_mode: ApiModeName | None = None,
         api_key: str | None = None,
         api_key_env: str | None = None,
         api_keys: Sequence[str] = (),

@@ -153,10 +153,18 @@ class Home(Struct, frozen=True):
         Without a default model the default agent is not stored, and uses `model`."""
         # The name is looked up in a list and never joined to a path, so no name leads out of the folder.
         if name in self.agents():
-            return self._read_agent(name)
+            return self._add_limits(self._read_agent(name))
         if name == DEFAULT_AGENT:
-            return self._make_default_agent(model)
+            return self._add_limits(self._make_default_agent(model))
         raise UnknownAgent(self._make_unknown_agent(name))
+
+    def _add_limits(self, spec: AgentSpec) -> AgentSpec:
+        """Return the agent with the default limits that it does not set itself."""
+        default = self.config().defaults.history_messages
+        if default is None or spec.limits.history_messages is not None:
+            return spec
+        limits = msgspec.structs.replace(spec.limits, history_messages=default)
+        return msgspec.structs.replace(spec, limits=limits)
 
     def _read_agent(self, name: str) -> AgentSpec:
         spec = _read_agent_file(self._agent_file(name), name)

@@ -21,9 +21,14 @@ class Defaults(Struct, frozen=True, forbid_unknown_fields=True):
     model: str | None = None
     """The model of agents without `model`, and of the agent `default`, which is created on first use."""
 
+    history_messages: int | None = None
+    """`limits.history_messages` of agents that do not set it. Null: no limit."""
+
     def __post_init__(self) -> None:
         if self.model == "":
             raise ValueError("model must not be empty")
+        if self.history_messages is not None and self.history_messages < 1:
+            raise ValueError(f"history_messages must be 1 or more, found {self.history_messages}")
 
 
 class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):

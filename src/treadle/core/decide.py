@@ -9,6 +9,7 @@ from treadle.core.final_marker import has_marker
 from treadle.core.fold import SILENT_TEXTS
 from treadle.core.guards import phantom
 from treadle.core.guards.quota import judge
+from treadle.core.guards.refused import describe_rejection
 from treadle.core.guards.verdict import StopVerdict, combine_verdicts
 from treadle.core.retry import describe_long_wait, plan_fallback
 from treadle.core.state import RunState
@@ -270,7 +271,12 @@ def _finish(state: RunState, stop: StopVerdict) -> Finish:
 
 def _prefer_claimed_answer(state: RunState, outcome: Outcome) -> Outcome:
     """Return the answer that was given before a claim was questioned, if the run got no further."""
-    if state.guards.claimed_answer is None or outcome.kind not in ("empty", "max_steps", "model_error"):
+    if state.guards.claimed_answer is None or outcome.kind not in (
+        "empty",
+        "refused",
+        "max_steps",
+        "model_error",
+    ):
         return outcome
     answer, claim = state.guards.claimed_answer
     return Outcome("completed", answer, unverified_claim=claim)
@@ -284,7 +290,7 @@ def has_final_marker(state: RunState) -> bool:
 def make_completed(state: RunState) -> Outcome:
     if state.answer.strip() in SILENT_TEXTS:
         return Outcome("silent", "", reason="The agent had nothing to say.")
-    if not state.guards.phantom_claims and not has_final_marker(state):
+    if not state.guards.phantom_claims and not has_final_marker(state) and phantom.has_tools(state):
         return Outcome("completed", state.answer)
     answer, claim = phantom.choose_answer(state)
     return Outcome("completed", answer, unverified_claim=claim)
@@ -294,6 +300,8 @@ def _plan_after_failure(state: RunState, failure: LlmError) -> TruncateResults |
     """Return the step after a final failure of a model call: a shorter transcript, another model, or the end."""
     if failure.compact and (step := make_room(state, estimate_input(state))) is not None:
         return step
+    if failure.filtered:
+        return Finish(_prefer_claimed_answer(state, describe_rejection(state, failure)))
     fallback = plan_fallback(state, failure.message, "failed") if failure.next_model else None
     if fallback is not None:
         return SwitchModel(fallback)

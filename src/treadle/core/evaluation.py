@@ -20,7 +20,7 @@ SCORED_OUTCOMES = ("completed", "truncated")
 """Outcomes that are scored."""
 UNPAYABLE_OUTCOMES = ("budget_exhausted", "quota_exceeded", "insufficient_credits")
 """Outcomes after which a diagnosis cannot be paid for."""
-UNANALYZED_OUTCOMES = ("cancelled", "quarantined")
+UNANALYZED_OUTCOMES = ("cancelled", "quarantined", "refused")
 """Outcomes whose cause is known, or that must not be retried."""
 TRY_AGAIN = (
     "Your answer was scored {score:.2f} before delivery; at least {minimum:.2f} is required. Problems: {reasons} "

@@ -20,6 +20,8 @@ _PAIRS = {
 _SENTENCE_ENDS = ".!?:;"
 _SELF_CLOSED = re.compile(r" ?/([>\]}])")
 """The end of a self-closing tag: `<word/>`."""
+_INTRODUCES = re.compile(r"[ \t]*(?:[:=\u2013\u2014\u2192]|->|-[ \t]|is\b|are\b)[*_`~]*[ \t]*[^\s.!]")
+"""What connects a word with the answer that follows it on the same line."""
 _DECORATIONS = "#>*- \t"
 
 
@@ -28,9 +30,14 @@ def has_marker(text: str, marker: str) -> bool:
 
 
 def remove_marker(text: str, marker: str) -> str:
-    """Return the text without the marker, what wraps it, and the line that it leaves empty."""
-    while (found := _word_pattern(marker).search(text)) is not None:
+    """Return the text without the marker, what wraps it, and the line that it leaves empty. A marker inside a line
+    that introduces what follows, as in `All done. FINAL: 42`, stays."""
+    kept = 0
+    while (found := _word_pattern(marker).search(text, kept)) is not None:
         start, end = _extend_over_wrapping(text, *found.span())
+        if not _opens_line(text, start) and _INTRODUCES.match(text, end):
+            kept = found.end()
+            continue
         if end == found.end() and _opens_line(text, start) and text[end : end + 1] in (":", ".", "!"):
             start, end = _extend_over_wrapping(text, start, end + 1)  # a label: `FINAL: the answer`
         before, after = text[:start], text[end:]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from treadle.core.state import RunState
-from treadle.core.tools.ledger import digest_result, make_call_key
+from treadle.core.tools.ledger import digest_result, digest_untimed_result, is_poll, make_call_key
 from treadle.domain import events as e
 from treadle.domain.envelope import Event
 from treadle.domain.events import CallEnding, Counters, Measured, ReusedCall, RunForked
@@ -115,8 +115,8 @@ def collect_calls(events: Iterable[Event], tools: dict[str, ToolSpec]) -> Turns:
 
 
 def _make_reused_call(use: ToolUse, spec: ToolSpec | None) -> ReusedCall:
-    name, writes, polls = (use.name, False, False) if spec is None else (spec.name, spec.writes, spec.poller)
-    return ReusedCall(use.call_id, name, make_call_key(use), writes=writes, polls=polls)
+    name, writes = (use.name, False) if spec is None else (spec.name, spec.writes)
+    return ReusedCall(use.call_id, name, make_call_key(use), writes=writes, polls=is_poll(use, spec))
 
 
 @dataclass(slots=True)
@@ -128,6 +128,9 @@ class RecordedTurn:
 
     def end(self, call_id: str, ending: CallEnding, content: str = "") -> None:
         if (call := self.calls.get(call_id)) is not None:
-            result_digest = digest_result(content).hex() if ending in ("ok", "failed") else ""
-            self.calls[call_id] = msgspec.structs.replace(call, ended=ending, told=result_digest, after=self.ended)
+            told = digest_result(content).hex() if ending in ("ok", "failed") else ""
+            untimed = digest_untimed_result(content).hex() if ending == "ok" and call.writes else ""
+            self.calls[call_id] = msgspec.structs.replace(
+                call, ended=ending, told=told, untimed=untimed, after=self.ended
+            )
             self.ended += 1

@@ -30,6 +30,7 @@ from treadle.domain.events import (
     SteerMode,
 )
 from treadle.domain.ids import Instant, RunId, SessionId, first_segment_id
+from treadle.domain.inert_text import has_visible
 from treadle.domain.lineage import Lineage
 from treadle.domain.memories import MemoryScope
 from treadle.domain.messages import Message, Part, Text
@@ -242,7 +243,8 @@ class RunState:
 
 
 def has_text(reply: LlmResponse) -> bool:
-    return any(isinstance(part, Text) and part.text.strip() for part in reply.parts)
+    """Return whether the reply has visible text."""
+    return any(isinstance(part, Text) and has_visible(part.text) for part in reply.parts)
 
 
 def join_messages(messages: list[Message], preface: str = "") -> Message:

@@ -62,8 +62,8 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     max_tree: int = 32
     """Maximum runs below this run in total, at any depth."""
     stuck_steps: int = 6
-    """Steps in a row without new information after which the model is warned. If it continues so, the run ends as
-    `stuck`."""
+    """Steps in a row without progress after which the model is warned. If it continues so, the run ends as `stuck`.
+    A new result, text, and a different successful call with an effect are progress. 0: the stuck guard is off."""
     max_calls: int = DEFAULT_MAX_CALLS
     """Maximum tool calls in one reply. Further calls are dropped, and the model is told how many."""
     max_attachment_bytes: int = DEFAULT_MAX_ATTACHMENT_BYTES
@@ -76,7 +76,8 @@ class Limits(Struct, frozen=True, omit_defaults=True):
         _positive("max_attachment_bytes", self.max_attachment_bytes)
         if self.max_depth < 0 or self.max_tree < 0:
             raise ValueError("max_depth and max_tree must be 0 or more")
-        _positive("stuck_steps", self.stuck_steps)
+        if self.stuck_steps < 0:
+            raise ValueError(f"stuck_steps must be 0 or more, found {self.stuck_steps}")
         _positive("cost", self.cost)
         _positive("history_messages", self.history_messages)
         _positive("context_window", self.context_window)

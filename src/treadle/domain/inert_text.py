@@ -48,6 +48,11 @@ def has_hidden(text: str) -> bool:
     return any(character in _KEPT or is_hidden(character) for character in text)
 
 
+def has_visible(text: str) -> bool:
+    """Return whether the text has a character that a reader can see: neither space nor hidden."""
+    return any(not character.isspace() and not is_hidden(character) for character in text)
+
+
 def is_hidden(character: str) -> bool:
     code = ord(character)
     if character in _KEPT or code in _SEEN:

@@ -8,6 +8,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 PRIVATE_DOMAINS = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
 ApiMode = Literal["anthropic_messages", "chat_completions", "responses"]
+ApiModeName = Literal[ApiMode, "codex_responses"]
+"""A wire format as settings may name it. `codex_responses` is another name of `responses`."""
 
 
 class Timeouts(Struct, frozen=True, omit_defaults=True):
@@ -59,8 +61,9 @@ class ProviderConfig(Struct, frozen=True, omit_defaults=True):
 
     base_url: str
     """The address of the API, for example `https://models.example.com/v1`."""
-    api_mode: ApiMode | None = None
-    """The wire format. Null: derived from the address; `chat_completions` if the address does not tell."""
+    api_mode: ApiModeName | None = None
+    """The wire format; `codex_responses` means `responses`. Null: derived from the address; `chat_completions` if
+    the address does not tell."""
     api_key: str | None = None
     """The key."""
     api_key_env: str | None = None
@@ -84,6 +87,8 @@ class ProviderConfig(Struct, frozen=True, omit_defaults=True):
 
     @property
     def mode(self) -> ApiMode:
+        if self.api_mode == "codex_responses":
+            return "responses"
         return self.api_mode or _guess_mode(urlsplit(self.base_url))
 
     @property

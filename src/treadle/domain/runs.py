@@ -20,6 +20,7 @@ OutcomeKind = Literal[
     "deadline",
     "stuck",
     "empty",
+    "refused",
     "context_overflow",
     "model_error",
     "tool_error",

@@ -23,7 +23,6 @@ from treadle.domain.events import (
     MemoryRecalled,
     Redacted,
     StepStart,
-    StopReason,
     ThinkingDelta,
     Token,
     ToolCallDelta,
@@ -158,9 +157,9 @@ class Attempt:
         """Return the events that record how the attempt ended."""
         step = self._run.state.step.number
         match self._redact_end():
-            case Completed(parts, stop, usage, raw_stop, dropped, excess):
-                unique = make_call_ids_unique(parts, self._run.state.knows_call, prefix=f"call_{step}")
-                response = self._make_response(unique, stop, usage, raw_stop, dropped, excess)
+            case Completed() as reply:
+                unique = make_call_ids_unique(reply.parts, self._run.state.knows_call, prefix=f"call_{step}")
+                response = self._make_response(msgspec.structs.replace(reply, parts=unique))
                 if self._redaction is not None:
                     response = _redact_arguments(response, self._redaction)
                 return (*self._make_redacted("model_reply"), response, *self._update_breaker(failed=False))
@@ -169,33 +168,27 @@ class Attempt:
                 return (*self._make_redacted("error"), *self._make_error(failed), *breaker)
             case None:  # stopped by a delivery or by the deadline
                 parts = (Text(self._text.join()),) if self._text.length else ()
-                return (self._make_response(parts, "interrupted", self._estimate_usage()),)
+                return (self._make_response(Completed(parts, "interrupted", self._estimate_usage())),)
 
     def _make_redacted(self, where: Literal["model_reply", "error"]) -> tuple[EventData, ...]:
         names = self._redaction.names if self._redaction is not None else None
         return (Redacted(tuple(names), where),) if names else ()
 
-    def _make_response(
-        self,
-        parts: tuple[Part, ...],
-        stop: StopReason,
-        usage: Usage,
-        raw_stop: str | None = None,
-        dropped_calls: tuple[str, ...] = (),
-        excess_calls: int = 0,
-    ) -> LlmResponse:
+    def _make_response(self, reply: Completed) -> LlmResponse:
         return LlmResponse(
             self._run.state.step.number,
             self._number,
-            parts,
-            stop,
-            usage,
+            reply.parts,
+            reply.stop,
+            reply.usage,
             self._elapsed_ms(),
             self._first_token_ms,
-            raw_stop,
-            self._model.profile.cost(usage),
-            dropped_calls=dropped_calls,
-            excess_calls=excess_calls,
+            reply.raw_stop,
+            self._model.profile.cost(reply.usage),
+            dropped_calls=reply.dropped_calls,
+            excess_calls=reply.excess_calls,
+            refusal=reply.refusal,
+            window_full=reply.window_full,
         )
 
     def _make_error(self, failed: Failed) -> tuple[EventData, ...]:
@@ -220,6 +213,7 @@ class Attempt:
             failed.longest_reply,
             guessed,
             failed.retry_after,
+            failed.filtered,
         )
         retry = plan_retry(state, error, failed.retry_after, self._deps.clock.now(), self._deps.random())
         return (error,) if retry is None else (error, retry)

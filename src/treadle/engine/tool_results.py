@@ -125,7 +125,7 @@ def _make_error(
     return ToolCallError(
         item.call.call_id,
         item.call.name,
-        failure.kind,
+        "timeout" if result.timed_out else failure.kind,
         f"{content} {AFTER_AN_ERROR}",
         elapsed_ms,
         result.exit_code,

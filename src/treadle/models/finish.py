@@ -51,6 +51,10 @@ _WORDS: Final[dict[ReplyEnd, str]] = {
         network_error server_error internal_error timeout timed_out interrupted disconnected error_limit
         overloaded unavailable run_abort preempted deadline_exceeded""",
 }
+_FULL: Final = """model_context_window_exceeded context_window_exceeded context_length_exceeded context_length
+    context_limit_reached max_context_length"""
+"""Words for a reply that was cut because the context window is full. To continue it, the conversation must become
+shorter."""
 _PAUSE: Final = "pause"
 """In the words of a provider that paused a reply, such as `pause_turn` of Anthropic. The reply is sent back and the
 model goes on."""
@@ -81,10 +85,18 @@ _TABLE: Final[dict[str, ReplyEnd]] = {
 }
 
 
+_PLAIN_REFUSALS: Final = ("refusal", "refused", "contentfilter")
+_FULL_WORDS: Final = frozenset(map(_normalize_word, _FULL.split()))
+
+
+def _squash(word: str) -> str:
+    return _normalize_word(word.rpartition(".")[2] or word).removeprefix("finishreason")
+
+
 @lru_cache(maxsize=64)
 def classify_finish_word(word: str) -> ReplyEnd:
     """Return how a reply ended, given the provider's finish word."""
-    squashed = _normalize_word(word.rpartition(".")[2] or word).removeprefix("finishreason")
+    squashed = _squash(word)
     found = _TABLE.get(squashed)
     if found is not None:
         return found
@@ -117,6 +129,17 @@ class Ending:
         """Return the finish word if it says more than the stop reason does: an unknown end or a pause."""
         is_pause = self.end == "cut" and _PAUSE in (self.word or "").lower()
         return self.word if stop == "other" or is_pause else None
+
+    @property
+    def refusal(self) -> str:
+        """The finish word of a refused or filtered reply if it says more than that, else ""."""
+        is_plain = self.end != "filtered" or _squash(self.word or "") in _PLAIN_REFUSALS
+        return "" if is_plain else self.word or ""
+
+    @property
+    def window_full(self) -> bool:
+        """Whether the reply was cut because the context window is full."""
+        return self.end == "cut" and _squash(self.word or "") in _FULL_WORDS
 
     @property
     def runs_calls(self) -> bool:

@@ -375,7 +375,7 @@ def _fill_from_preset(config: ProviderConfig, preset: ProviderConfig) -> Provide
     has_key = config.api_key is not None or bool(config.api_keys)
     return msgspec.structs.replace(
         config,
-        api_mode=config.api_mode or preset.mode,
+        api_mode=preset.mode if config.api_mode is None else config.mode,
         api_key_env=config.api_key_env or (None if has_key else preset.api_key_env),
         needs_key=config.needs_key or (config.base_url == preset.base_url and preset.needs_key),
         timeouts=config.timeouts or preset.timeouts,

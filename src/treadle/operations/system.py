@@ -145,6 +145,7 @@ def _describe_progress_guards(agent: AgentSpec) -> tuple[GuardView, ...]:
             "stuck",
             "Recovers or ends a run whose tools always fail or whose steps bring nothing new.",
             {"limits.stuck_steps": agent.limits.stuck_steps},
+            agent.limits.stuck_steps > 0,
         ),
     )
 
@@ -154,6 +155,7 @@ def _describe_reply_guards(agent: AgentSpec) -> tuple[GuardView, ...]:
     return (
         GuardView("phantom action", "Asks back when an answer claims an action that no call has done.", {}),
         GuardView("call written as text", "Asks back when a reply writes a tool call as text.", {}),
+        GuardView("refused", "Ends a run whose reply the model refused or a filter cut.", {}),
         GuardView("empty turn", "Asks back once after a reply without text and calls.", {}),
         GuardView(
             "continuation",

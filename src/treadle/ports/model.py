@@ -103,6 +103,10 @@ class Completed(Struct, frozen=True):
     """Names of calls that must not run and are left out, because the reply was truncated or filtered."""
     excess_calls: int = 0
     """Number of calls left out because they exceed `ModelRequest.max_calls`."""
+    refusal: str = ""
+    """The provider's word for the end of a reply that it refused or filtered, if it says more than that."""
+    window_full: bool = False
+    """The reply was cut because the context window is full."""
 
 
 class RecordedReply(Completed, frozen=True):
@@ -137,6 +141,8 @@ class Failed(Struct, frozen=True):
     """The requested reply is too long. A request for at most this many tokens should be accepted."""
     unclear: bool = False
     """The request was refused without a usable reason. It may be too long."""
+    filtered: bool = False
+    """A content filter rejected the conversation."""
 
 
 Delta = TextDelta | ReasoningDelta | CallDelta

@@ -34,6 +34,8 @@ class Observation(Struct, frozen=True):
     is_error: bool = False
     images: tuple[Image, ...] = ()
     """Images, for models that accept them in results. The text says what they are."""
+    timed_out: bool = False
+    """The call ran longer than its timeout. It is an error of the kind `timeout`."""
 
 
 class Subjects(Struct, frozen=True):

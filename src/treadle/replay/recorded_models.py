@@ -194,7 +194,14 @@ class RecordedModel:
                         show(TextDelta(Message("assistant", parts).text))
                     script.monotonic = began + duration / 1000
                     return RecordedReply(
-                        parts, data.stop, data.usage, data.raw_stop, data.dropped_calls, data.excess_calls
+                        parts,
+                        data.stop,
+                        data.usage,
+                        data.raw_stop,
+                        data.dropped_calls,
+                        data.excess_calls,
+                        data.refusal,
+                        data.window_full,
                     )
                 case e.LlmError(duration_ms=duration):
                     script.monotonic = began + duration / 1000
@@ -234,6 +241,7 @@ class RecordedModel:
             data.once,
             data.longest_reply,
             data.guessed,
+            data.filtered,
         )
 
     def _find_asked_wait(self, error: e.LlmError) -> float | None:

@@ -11,11 +11,10 @@ Verdict = Literal["warn", "block", "stop"]
 
 GUARDS: Final = (
     "loop", "stuck", "phantom", "empty", "continuation", "context", "quarantine", "max_steps", "deadline", "output",
-    "budget_hint", "budget", "quota", "credits", "approval", "written_call", "calls",
+    "budget_hint", "budget", "quota", "credits", "approval", "written_call", "calls", "refused",
 )  # fmt: skip
 _ALWAYS: Final = (
     "loop",
-    "stuck",
     "phantom",
     "empty",
     "continuation",
@@ -24,6 +23,7 @@ _ALWAYS: Final = (
     "approval",
     "written_call",
     "calls",
+    "refused",
 )
 
 _WARNS: Final[dict[type[EventData], tuple[str, Verdict]]] = {
@@ -48,6 +48,7 @@ _QUOTA_GUARDS: Final[dict[QuotaKind, str]] = {
 }
 _STOPS: Final[dict[OutcomeKind, str]] = {
     "empty": "empty",
+    "refused": "refused",
     "truncated": "continuation",
     "context_overflow": "context",
     "quarantined": "quarantine",
@@ -86,6 +87,7 @@ def list_armed_guards(queued: e.RunQueued) -> tuple[str, ...]:
         "budget": any(cost is not None for cost in (limits.cost, *(each.cost for each in ceilings))),
         "max_steps": limits.max_steps is not None,
         "deadline": limits.deadline is not None,
+        "stuck": limits.stuck_steps > 0,
         "output": agent.output is not None,
         "budget_hint": agent.budget_hints and limits.max_steps is not None,
     }
@@ -96,10 +98,12 @@ def find_fired_guard(data: EventData, last: str = "") -> tuple[str, Verdict] | N
     """Return the guard that acted through an event, and how strictly, or None.
 
     A run that ends `stuck` was stopped by the loop guard or by the stuck guard: by the one that acted `last`, or by
-    the loop guard if neither did, because the stuck guard never stops a run without a warning."""
+    the loop guard if neither did, as in older journals."""
     match data:
         case e.ToolCallBlocked(guard=guard):
             return guard, "block"
+        case e.StuckDetected(kind=kind) if kind in e.LOOP_KINDS:
+            return "loop", "warn"
         case e.QuotaWarning(kind=kind):
             return _QUOTA_GUARDS[kind], "warn"
         case e.RunWaiting(reason=("quota" | "budget") as guard):

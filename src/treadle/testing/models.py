@@ -56,6 +56,7 @@ class ScriptedFailure(Struct, frozen=True):
     once: bool = False
     longest_reply: int | None = None
     unclear: bool = False
+    filtered: bool = False
 
 
 class Silence(Struct, frozen=True):
@@ -158,6 +159,7 @@ async def perform(step: ScriptStep, show: Show, pause: Callable[[], float] = lam
                 once=step.once,
                 longest_reply=step.longest_reply,
                 unclear=step.unclear,
+                filtered=step.filtered,
             )
         case Silence():
             await asyncio.Event().wait()

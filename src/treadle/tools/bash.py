@@ -224,7 +224,10 @@ def _make_observation(finished: Finished, arguments: BashArguments) -> Observati
         endings.append(f"[The command failed with exit status {finished.exit_code}.]")
     break_before = "\n" if endings and finished.output and not finished.output.endswith("\n") else ""
     content = finished.output + break_before + "\n".join(endings)
-    return Observation(content, finished.exit_code, is_error=failed or finished.ended_by is not None)
+    timed_out = finished.ended_by == "timeout"
+    return Observation(
+        content, finished.exit_code, is_error=failed or finished.ended_by is not None, timed_out=timed_out
+    )
 
 
 def _is_failure(line: str, finished: Finished) -> bool:

@@ -8,8 +8,8 @@ from treadle.core.tools.ledger import WARN_AFTER_FAILURES
 from treadle.core.tools.search import resolve_forwarded_call
 from treadle.core.usage import StepUsage
 from treadle.domain import events as e
+from treadle.domain.inert_text import has_visible
 from treadle.domain.messages import Message, Part, Text, ToolUse
-from treadle.domain.runs import Usage
 
 REFUSED_SIZE_SHARE = 0.95
 """Share of the size of a rejected transcript that is assumed to be acceptable."""
@@ -59,12 +59,12 @@ def _on_llm_response(state: RunState, data: e.LlmResponse) -> None:
             text += part.text
         elif isinstance(part, ToolUse):
             uses.append(resolve_forwarded_call(part, state.tools))
-    stripped = text.strip()
+    stripped = text.strip() if has_visible(text) else ""
     if data.stop == "interrupted":
         parts, uses = (Text(text),), []
     elif not uses and stripped in SILENT_TEXTS:
         parts = (Text(SILENT_STORED),)
-    _add_reply(state, data.usage, parts)
+    _add_reply(state, data, parts)
     state.set_calls([state.ledger.add_call(use, state.tools.get(use.name)) for use in uses])
     for call_id, name in data.secrets:
         _add_call_secret(state, call_id, name)
@@ -83,10 +83,12 @@ def _on_llm_response(state: RunState, data: e.LlmResponse) -> None:
         guards.written_calls = 0
 
 
-def _add_reply(state: RunState, usage: Usage, parts: tuple[Part, ...]) -> None:
+def _add_reply(state: RunState, data: e.LlmResponse, parts: tuple[Part, ...]) -> None:
     """Add the model's reply to the transcript, and take in the provider's count."""
-    transcript, before = state.transcript, state.transcript.tokens
-    if state.context.ceiling is not None:
+    transcript, before, usage = state.transcript, state.transcript.tokens, data.usage
+    if data.window_full:
+        state.context.ceiling = int(before * REFUSED_SIZE_SHARE)
+    elif state.context.ceiling is not None:
         state.context.ceiling = max(state.context.ceiling, before)  # the model has accepted this size
     transcript.add(Message("assistant", parts))
     if not usage.estimated:

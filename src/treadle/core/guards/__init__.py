@@ -16,6 +16,7 @@ from treadle.core.guards import (
     output,
     phantom,
     quarantine,
+    refused,
     stuck,
     written_call,
 )
@@ -26,6 +27,7 @@ __all__ = ["ALWAYS", "ANSWER", "PACE", "reject_answer"]
 
 ALWAYS: tuple[Guard, ...] = (cancel.judge, quarantine.judge, deadline.judge)
 ANSWER: tuple[Guard, ...] = (
+    refused.judge,
     empty.judge,
     continuation.judge,
     written_call.judge,

@@ -1,12 +1,13 @@
 """Guard against repeated calls: warn, refuse, stop. A refused call still counts.
 
 A successful write by another call resets the counts: after an edit, running the same tests again is not a loop.
-Tools that declare themselves pollers are exempt, with a hint to wait longer between calls."""
+So does the call itself if it has an effect and its result was new: it polls, or moves on with each call. Tools that
+declare themselves pollers, and commands that wait before they look, are exempt, with a hint to wait longer."""
 
 from treadle.core.guards.verdict import BlockCall, StopVerdict, WarnModel
 from treadle.core.state import RunState
 from treadle.core.tools.ledger import Call
-from treadle.domain.events import LoopWarning
+from treadle.domain.events import LoopWarning, StuckDetected
 from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 
@@ -20,18 +21,22 @@ def judge_call(state: RunState, call: Call) -> BlockCall | StopVerdict | None:
     if call.is_new:
         return None
     if state.agent.loop.doom_loop == "strict" and call.consecutive >= STRICT_STOP_CALLS:
-        return _make_stop(state, f"{call.consecutive} calls in a row were the same `{call.name}` call")
-    if _is_poller(state, call):
+        what = f"{call.consecutive} calls in a row were the same `{call.name}` call"
+        return _make_stop(state, what, StuckDetected("repeated_call", call.consecutive, call.name))
+    if call.polls:
         return None
     times = state.ledger.count_occurrences(call)
     if times >= STOP_CALLS:
-        return _make_stop(state, f"`{call.name}` was called {times} times with the same arguments")
+        what = f"`{call.name}` was called {times} times with the same arguments"
+        return _make_stop(state, what, StuckDetected("repeated_call", times, call.name))
     if call.in_cycle and state.ledger.cycle_blocks:
-        return _make_stop(state, "the same few calls went round and round, also after being refused")
+        what = "the same cycle of calls was repeated after it had been refused"
+        return _make_stop(state, what, StuckDetected("repeated_cycle", state.ledger.cycle_blocks + 1, call.name))
     if times >= BLOCK_CALLS:
         return _make_block(f"`{call.name}` was called with these very arguments {times - 1} times already.")
-    if state.ledger.count_same_results(call.key) >= BLOCK_SAME_RESULTS - 1 and times >= BLOCK_SAME_RESULTS:
-        return _make_block(f"`{call.name}` with these arguments has brought the same result each time.")
+    same = state.ledger.count_same_results(call.key)
+    if same >= BLOCK_SAME_RESULTS - 1 and times >= BLOCK_SAME_RESULTS:
+        return _make_block(f"`{call.name}` with these arguments brought the same result {same} times in a row.")
     if call.in_cycle:
         return _make_block("These calls repeat the same cycle for the third time.")
     return None
@@ -45,7 +50,7 @@ def judge_turn(state: RunState, now: Instant) -> WarnModel | None:
 
 def _make_warning(state: RunState, call: Call) -> LoopWarning | None:
     same = state.ledger.count_same_results(call.key)
-    if _is_poller(state, call):
+    if call.polls:
         if same < WARN_SAME_RESULTS or same & (same - 1):  # at 2, 4, 8, 16 …
             return None
         note = f"`{call.name}` has not changed for {same} calls. Wait longer before you ask again."
@@ -59,21 +64,15 @@ def _make_warning(state: RunState, call: Call) -> LoopWarning | None:
     return None
 
 
-def _is_poller(state: RunState, call: Call) -> bool:
-    spec = state.tools.get(call.name)
-    return spec is not None and spec.poller
-
-
 def _make_block(reason: str) -> BlockCall:
     return BlockCall("loop", f"Refused: {reason} Use what you have, or try another way.")
 
 
-def _make_stop(state: RunState, what: str) -> StopVerdict:
-    return StopVerdict(
-        Outcome(
-            "stuck",
-            state.turn.answer_so_far,
-            reason=f"The run went in a loop: {what}.",
-            next="Send its session a message that says what to do differently.",
-        )
+def _make_stop(state: RunState, what: str, detected: StuckDetected) -> StopVerdict:
+    outcome = Outcome(
+        "stuck",
+        state.turn.answer_so_far,
+        reason=f"The run went in a loop: {what}.",
+        next="Send its session a message that says what to do differently.",
     )
+    return StopVerdict(outcome, (detected,))

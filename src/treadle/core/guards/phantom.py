@@ -1,7 +1,8 @@
 """Guard against answers that claim what no call has done.
 
 The model is asked once; then the answer is delivered with the claim marked as unverified. Agents without tools are
-exempt: all that they can do is in their answer. Only claims in English are found."""
+not asked, since they could not do it; what their answer itself contains does not count. Only claims in English are
+found."""
 
 import re
 from collections.abc import Iterator
@@ -35,6 +36,8 @@ _GENERAL: Final = "bash shell command exec python code terminal"
 """Parts of the name of a tool that can do anything."""
 
 
+_WRITTEN_IN_ANSWERS: Final[tuple[Act, ...]] = ("create", "change")
+"""Acts that an answer with a block of text or code may itself be."""
 _WORD: Final = re.compile(r"\w{2,}")
 _WORK_WORDS: Final = 25
 """Number of different words outside its claims that make an answer more than a claim."""
@@ -45,7 +48,7 @@ _KEPT_SHARE: Final = 0.5
 def judge(state: RunState, now: Instant) -> WarnModel | None:
     if state.guards.phantom_claims or state.turn.reply is None or state.turn.reply.stop == "interrupted":
         return None
-    if not has_text(state.turn.reply) or (claim := find_unverified_claim(state)) is None:
+    if not has_text(state.turn.reply) or not has_tools(state) or (claim := find_unverified_claim(state)) is None:
         return None
     note = (
         f'You say: "{claim.sentence}" No tool call of this conversation has done that. Do it with a tool now, or '
@@ -54,13 +57,18 @@ def judge(state: RunState, now: Instant) -> WarnModel | None:
     return WarnModel((PhantomAction(state.guards.phantom_claims + 1, claim.sentence, note),))
 
 
+def has_tools(state: RunState) -> bool:
+    """Return whether the agent has tools that could do what it claims."""
+    return not all(spec.asks_a_person for spec in state.tools.values())
+
+
 def find_unverified_claim(state: RunState) -> ActionClaim | None:
-    """Return the first unsupported claim of the answer, or None. An agent without tools makes no claims."""
-    if all(spec.asks_a_person for spec in state.tools.values()):
-        return None
+    """Return the first unsupported claim of the answer, or None."""
     claims = find_answer_claims(state.answer, '{["' if state.agent.output is not None else "{[")
     if not claims:
         return None
+    if not has_tools(state) and _has_block(state.answer):
+        claims = [claim for claim in claims if claim.act not in _WRITTEN_IN_ANSWERS]
     done = list(_list_successful_tools(state))
     return next((claim for claim in claims if not any(_supports(spec, claim) for spec in done)), None)
 

@@ -24,7 +24,10 @@ CALLED_INSTEAD = (
 def judge_call(state: RunState, call: Call) -> BlockCall | None:
     """Return why a call may not run in a turn for which its tool was refused, or None."""
     if state.guards.recovery.refused_tool == call.name:
-        return BlockCall("stuck", f"Refused for this turn: `{call.name}` kept failing. Try another way.")
+        failures = state.ledger.failures.get(call.name, 0)
+        kind: StuckKind = "failing_tool" if failures >= WARN_AFTER_FAILURES else "no_new_information"
+        what = _describe(state, kind, failures or state.guards.recovery.quiet_steps, call.name)
+        return BlockCall("stuck", f"Refused for this turn: {what}. Try another way.")
     if _is_in_report_turn(state):
         return BlockCall("stuck", "Refused: no more calls. Report what you found and what is missing.")
     return None
@@ -38,19 +41,21 @@ def _is_in_report_turn(state: RunState) -> bool:
 
 def judge(state: RunState, now: Instant) -> WarnModel | StopVerdict | None:
     """Return the reaction to a run that makes no progress, or None."""
+    if (stuck_steps := state.agent.limits.stuck_steps) == 0:
+        return None
     if state.turn.calls and _is_in_report_turn(state):
         if state.guards.recovery.stage == "report":
             return WarnModel((RecoveryAction("report_again", CALLED_INSTEAD),))
-        return _make_stop(state, "the model called tools instead of reporting, twice")
+        return _make_stop(state, "no_report", len(REPORT_STAGES), None)
     if (failed := state.ledger.failed_in_a_row) >= FAILURES_OF_ALL_STOP:
-        return _make_stop(state, f"{failed} calls failed in a row")
+        return _make_stop(state, "failing_calls", failed, None)
     tool, failures = state.ledger.find_worst_failure()
     if failures >= WARN_AFTER_FAILURES:
         if failures >= FAILURES_STOP:
-            return _make_stop(state, f"`{tool}` failed {failures} times in a row")
+            return _make_stop(state, "failing_tool", failures, tool)
         return _escalate(state, "failing_tool", failures, FAILURES_BETWEEN_STAGES, tool)
     quiet_steps = state.guards.recovery.quiet_steps
-    if quiet_steps >= state.agent.limits.stuck_steps:
+    if quiet_steps >= stuck_steps:
         return _escalate(state, "no_new_information", quiet_steps, 1, _find_last_tool(state))
     return None
 
@@ -62,18 +67,31 @@ def _escalate(
     if recovery.stage is not None and count < recovery.detected_at + pace:
         return None
     if recovery.stage in REPORT_STAGES:
-        return _make_stop(state, _describe(kind, count, tool))
+        return _make_stop(state, kind, count, tool)
     stage = STAGES[0 if recovery.stage is None else STAGES.index(recovery.stage) + 1]
-    note = _write_note(stage, _describe(kind, count, tool), tool)
+    note = _write_note(stage, _describe(state, kind, count, tool), tool)
     return WarnModel((StuckDetected(kind, count, tool), RecoveryAction(stage, note, tool)))
 
 
-def _describe(kind: StuckKind, count: int, tool: str | None) -> str:
+def _describe(state: RunState, kind: StuckKind, count: int, tool: str | None) -> str:
     match kind:
         case "failing_tool":
-            return f"`{tool}` failed {count} times in a row"
+            return f"`{tool}` {_name_end(count, state.ledger.refusals.get(tool or '', 0))} {count} times in a row"
+        case "failing_calls":
+            refused = "or were refused " if state.ledger.refusals else ""
+            return f"{count} calls failed {refused}in a row"
         case "no_new_information":
             return f"the last {count} steps brought nothing new"
+        case "no_report":
+            return "the model called tools instead of reporting, twice"
+        case "repeated_call" | "repeated_cycle":
+            raise AssertionError("the loop guard describes what it detects")
+
+
+def _name_end(count: int, refused: int) -> str:
+    if refused == 0:
+        return "failed"
+    return "was refused" if refused == count else "failed or was refused"
 
 
 def _write_note(stage: RecoveryStage, what: str, tool: str | None) -> str:
@@ -90,12 +108,11 @@ def _find_last_tool(state: RunState) -> str | None:
     return state.turn.calls[-1].name if state.turn.calls else None
 
 
-def _make_stop(state: RunState, what: str) -> StopVerdict:
-    return StopVerdict(
-        Outcome(
-            "stuck",
-            state.turn.answer_so_far,
-            reason=f"The run makes no progress: {what}.",
-            next="Send its session a message that says what to do differently.",
-        )
+def _make_stop(state: RunState, kind: StuckKind, count: int, tool: str | None) -> StopVerdict:
+    outcome = Outcome(
+        "stuck",
+        state.turn.answer_so_far,
+        reason=f"The run makes no progress: {_describe(state, kind, count, tool)}.",
+        next="Send its session a message that says what to do differently.",
     )
+    return StopVerdict(outcome, (StuckDetected(kind, count, tool),))

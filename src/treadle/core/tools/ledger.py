@@ -1,8 +1,10 @@
 """The ledger of a run's tool calls, with what the guards need to know. All of it follows from the journal."""
 
+import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from typing import Literal
 from zlib import crc32
@@ -12,12 +14,14 @@ import msgspec
 from treadle.domain.events import ReusedCall
 from treadle.domain.messages import ToolResult, ToolUse
 from treadle.domain.tools import ToolSpec
+from treadle.domain.volatile_text import mask_times
 
 Phase = Literal["asked", "started", "delegated", "ended"]
 WARN_AFTER_FAILURES = 3
 """Consecutive failures of one tool after which a run looks stuck."""
 MAX_KEY_CHARACTERS = 200
 """Length above which arguments are identified by their digest."""
+_WAITS = re.compile(r"\bsleep[ (]\d")
 RECENT_CALLS = 12
 """Number of recent calls in which a cycle is searched: three rounds of period four."""
 
@@ -40,6 +44,8 @@ class Call:
     """Nothing about it repeats anything. Most calls are like this, and no guard need check them."""
     in_cycle: bool
     """The calls up to this one repeat the same sequence three times."""
+    polls: bool
+    """It repeats by design."""
     phase: Phase = "asked"
     attempts: int = 0
     started: int = 0
@@ -60,7 +66,9 @@ class Ledger:
     outcomes: dict[str, tuple[bytes, int]] = field(default_factory=dict[str, tuple[bytes, int]])
     """Key -> digest of its latest result, and how many times in a row it was the same."""
     failures: dict[str, int] = field(default_factory=dict[str, int])
-    """Tool -> consecutive failures."""
+    """Tool -> consecutive failures, including refusals by a guard."""
+    refusals: dict[str, int] = field(default_factory=dict[str, int])
+    """Tool -> how many of these were refusals."""
     failed_in_a_row: int = 0
     """Calls that failed since the last success, of any tool."""
     recent: deque[str] = field(default_factory=lambda: deque[str](maxlen=RECENT_CALLS))
@@ -70,11 +78,15 @@ class Ledger:
     """How often a successful write has changed the world."""
     seen: set[bytes] = field(default_factory=set[bytes])
     """Digests of all results so far."""
+    effects: set[bytes] = field(default_factory=set[bytes])
+    """Digests of the keys of successful calls with an effect."""
+    changes: set[tuple[bytes, bytes]] = field(default_factory=set[tuple[bytes, bytes]])
+    """The repeated ones among them, each with the digest of a result without its times."""
 
     def add_call(self, use: ToolUse, spec: ToolSpec | None) -> Call:
         """Add a call that the model made."""
         name = use.name if spec is None else spec.name
-        return self._add_call(use, name, make_call_key(use), spec is not None and spec.poller)
+        return self._add_call(use, name, make_call_key(use), is_poll(use, spec))
 
     def _add_call(self, use: ToolUse, name: str, key: str, polls: bool) -> Call:
         self.ids.add(use.call_id)
@@ -89,14 +101,31 @@ class Ledger:
         in_cycle = _repeats_in_cycles(self.recent)
         in_a_row = self.signature[1]
         is_new = occurrence == 1 and in_a_row == 1 and not in_cycle
-        return Call(use, use.call_id, name, key, occurrence, in_a_row, self.world, is_new, in_cycle)
+        return Call(use, use.call_id, name, key, occurrence, in_a_row, self.world, is_new, in_cycle, polls)
 
     def add_result(self, call: Call, result: ToolResult, content: str, spec: ToolSpec | None) -> bool:
-        """Add the result of a call. Return whether it is new."""
+        """Add the result of a call. Return whether it is progress: the result is new, or the call had an effect
+        that no call had before."""
         call.phase, call.result = "ended", result
-        return self._add_result(call, digest_result(content), result.is_error, spec is not None and spec.writes)
+        if result.is_error or spec is None or not spec.writes:
+            return self._add_result(call, digest_result(content), result.is_error)
+        return self._add_effect(call, digest_result(content), lambda: digest_untimed_result(content))
 
-    def _add_result(self, call: Call, content: bytes, is_error: bool, writes: bool) -> bool:
+    def _add_effect(self, call: Call, content: bytes, digest_untimed: Callable[[], bytes]) -> bool:
+        """Add a success of a call with an effect. Return whether it is progress."""
+        effect = digest_result(call.key)
+        repeats = effect in self.effects
+        moved_on = False
+        if repeats and content not in self.seen:
+            change = (effect, digest_untimed())
+            moved_on = change not in self.changes
+            self.changes.add(change)
+        self.effects.add(effect)
+        is_new = self._add_result(call, content, is_error=False)
+        self._forget_counts(call.key, moved_on)
+        return is_new or not repeats
+
+    def _add_result(self, call: Call, content: bytes, is_error: bool) -> bool:
         latest, times = self.outcomes.get(call.key, (b"", 0))
         self.outcomes[call.key] = (content, times + 1 if content == latest else 1)
         if is_error:
@@ -105,8 +134,7 @@ class Ledger:
         else:
             self.failed_in_a_row = 0
             self.failures.pop(call.name, None)
-            if writes:
-                self._forget_counts(call.key)
+            self.refusals.pop(call.name, None)
         is_new = content not in self.seen
         self.seen.add(content)
         return is_new
@@ -119,6 +147,7 @@ class Ledger:
     def _add_refusal(self, call: Call, counts: bool) -> None:
         if counts:
             self.failures[call.name] = self.failures.get(call.name, 0) + 1
+            self.refusals[call.name] = self.refusals.get(call.name, 0) + 1
             self.failed_in_a_row += 1
         self.cycle_blocks += call.in_cycle
 
@@ -130,8 +159,10 @@ class Ledger:
         for call, each in sorted(zip(asked, turn, strict=True), key=lambda pair: pair[1].after):
             if each.ended in ("refused", "denied"):
                 self._add_refusal(call, counts=each.ended == "refused")
+            elif each.ended == "ok" and each.writes:
+                self._add_effect(call, bytes.fromhex(each.told), partial(bytes.fromhex, each.untimed))
             else:
-                self._add_result(call, bytes.fromhex(each.told), each.ended == "failed", each.writes)
+                self._add_result(call, bytes.fromhex(each.told), each.ended == "failed")
 
     def find_worst_failure(self) -> tuple[str | None, int]:
         """Return the tool with the most consecutive failures, and their number."""
@@ -147,12 +178,16 @@ class Ledger:
         """Return how many times in a row this exact call had the same result."""
         return self.outcomes.get(key, (0, 0))[1]
 
-    def _forget_counts(self, by: str) -> None:
-        """Reset the counts after a successful write, except for the writer: other calls may have new results."""
+    def _forget_counts(self, by: str, moved_on: bool) -> None:
+        """Reset the counts after a successful write: other calls may have new results. The writer's own count
+        stays, unless its result shows that it polls, or moves on with each call."""
         self.world += 1
         self.failures.clear()
-        self.counts = {by: self.counts.get(by, 0)}
+        self.refusals.clear()
+        self.counts = {by: 0 if moved_on else self.counts.get(by, 0)}
         self.outcomes = {by: self.outcomes[by]}
+        if moved_on:
+            self.recent.clear()
 
 
 def digest_result(content: str) -> bytes:
@@ -161,6 +196,18 @@ def digest_result(content: str) -> bytes:
     Tools do not mislead their own run on purpose, so a checksum is enough, at a fifth of the cost."""
     encoded = content.encode("utf-8", "surrogatepass")
     return crc32(encoded).to_bytes(4, "big") + (len(encoded) & 0xFFFFFFFF).to_bytes(4, "big")
+
+
+def digest_untimed_result(content: str) -> bytes:
+    """Return a digest that is the same for results that differ in times only."""
+    return digest_result(mask_times(content))
+
+
+def is_poll(use: ToolUse, spec: ToolSpec | None) -> bool:
+    """Return whether a call repeats by design: its tool is declared as a poller, or it waits before it looks."""
+    if spec is None:
+        return False
+    return spec.poller or (spec.effect == "external" and _WAITS.search(use.arguments) is not None)
 
 
 def make_call_key(use: ToolUse) -> str:

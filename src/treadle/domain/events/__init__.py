@@ -103,6 +103,7 @@ from treadle.domain.events.guards import (
     PhantomAction,
     RecoveryAction,
     RecoveryStage,
+    LOOP_KINDS,
     REPORT_STAGES,
     StuckDetected,
     StuckKind,
@@ -157,6 +158,7 @@ from treadle.domain.events.definitions import (
 )
 
 __all__ = [
+    "LOOP_KINDS",
     "NAMES",
     "REPORT_STAGES",
     "VOCABULARY",

@@ -22,6 +22,8 @@ class ReusedCall(Struct, frozen=True, omit_defaults=True, gc=False):
     ended: CallEnding = "ok"
     told: str = ""
     """A digest of its result."""
+    untimed: str = ""
+    """For a success of a call that writes: a digest of its result without times."""
     writes: bool = False
     polls: bool = False
     after: int = 0

@@ -15,12 +15,16 @@ class LoopWarning(EventData, frozen=True):
     note: str
 
 
-StuckKind = Literal["failing_tool", "no_new_information"]
+StuckKind = Literal[
+    "failing_tool", "failing_calls", "no_new_information", "no_report", "repeated_call", "repeated_cycle"
+]
+LOOP_KINDS: Final[tuple[StuckKind, ...]] = ("repeated_call", "repeated_cycle")
+"""What the loop guard detects. The others are detected by the stuck guard."""
 
 
 @durable("stuck_detected")
 class StuckDetected(EventData, frozen=True):
-    """The run makes no progress."""
+    """The run makes no progress. A `recovery_action` follows, or the run ends as `stuck`."""
 
     kind: StuckKind
     count: int

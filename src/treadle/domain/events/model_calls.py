@@ -73,6 +73,10 @@ class LlmResponse(EventData, frozen=True):
     """The tools whose calls are left out and not run, because the reply was truncated or filtered."""
     excess_calls: int = 0
     """Number of calls beyond the agent's `limits.max_calls`. They are left out and not run."""
+    refusal: str = ""
+    """The provider's word for the end, if `stop` is `refusal` and the word says more than that."""
+    window_full: bool = False
+    """The reply was cut because the context window is full."""
 
 
 ModelErrorKind = Literal[
@@ -113,6 +117,8 @@ class LlmError(EventData, frozen=True):
     """The provider does not say that the conversation is too long. It is assumed to be, because it is large."""
     asked_wait: float | None = None
     """Seconds that the provider asks to wait."""
+    filtered: bool = False
+    """A content filter of the provider rejects the conversation."""
     no_fallback: str = ""
     """Why no fallback could be used."""
 

@@ -101,7 +101,8 @@ class EmulatedReply:
         else:
             dropped = tuple(call.name for call in calls)
         raw_stop = whole.raw_stop if stop == "other" else None
-        return Completed(tuple(parts), stop, whole.usage, raw_stop, dropped, self._parser.excess)
+        excess, refusal = self._parser.excess, whole.refusal
+        return Completed(tuple(parts), stop, whole.usage, raw_stop, dropped, excess, refusal, whole.window_full)
 
     def usage(self, sent_bytes: int) -> Usage:
         """Return the usage reported by the provider, or else an estimate."""

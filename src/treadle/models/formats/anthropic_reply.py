@@ -15,6 +15,7 @@ from treadle.models.http.wire import (
     UNREADABLE,
     UnusableReply,
     as_fields,
+    check_arguments,
     check_end,
     check_parts,
     encode,
@@ -231,7 +232,9 @@ class AnthropicReply:
     def _finish(self, block: _OpenBlock) -> None:
         block.ended = True
         given = block.start.input
-        if block.kind == "tool_use" and given and not block.pieces:  # the arguments arrived at once, not in pieces
+        if block.kind == "tool_use" and given and block.pieces:
+            check_arguments(block.start.name or "", block.text, encode(given).decode())
+        elif block.kind == "tool_use" and given:  # the arguments arrived at once, not in pieces
             block.pieces.append(encode(given).decode())
             self._unshown[block] = None
 
@@ -285,7 +288,8 @@ class AnthropicReply:
         stop = self._stop(has_calls=any(isinstance(part, ToolUse) for part in parts))
         raw_stop = ending.word_for(stop)
         dropped = self._list_dropped_calls()
-        return Completed(tuple(parts), stop, self.usage(sent_bytes), raw_stop, dropped, self._excess)
+        usage, refusal = self.usage(sent_bytes), ending.refusal
+        return Completed(tuple(parts), stop, usage, raw_stop, dropped, self._excess, refusal, ending.window_full)
 
     def _list_dropped_calls(self) -> tuple[str, ...]:
         """Return the names of the calls left out because the reply was cut or filtered."""

@@ -10,7 +10,7 @@ from treadle.domain.json_text import ObjectProgress
 from treadle.domain.limits import DEFAULT_MAX_CALLS, MAX_NAME_PIECES
 from treadle.domain.messages import CallExtra, ToolUse
 from treadle.models.formats.chat_chunks import Fragment, Function
-from treadle.models.http.wire import NO_ARGUMENTS, UnusableReply, encode, normalize_object
+from treadle.models.http.wire import NO_ARGUMENTS, UnusableReply, check_arguments, encode, normalize_object
 from treadle.ports.model import CallDelta, Show
 
 MAX_EXTRA_CHARACTERS = 256 * 1024
@@ -69,6 +69,8 @@ class ChatCalls:
         """Index and ID of the latest call beyond the limit."""
         self.excess = 0
         """Number of calls beyond the limit."""
+        self.repeated: list[Fragment] = []
+        """The calls of a complete message that came after the pieces."""
         self.unshown: dict[int, None] = {}
         """Positions of the calls with pieces that were not shown yet."""
 
@@ -126,6 +128,16 @@ class ChatCalls:
             show(CallDelta(place, self._name(call), "".join(call.arguments[call.shown :])))
             call.shown = len(call.arguments)
         self.unshown.clear()
+
+    def check_repeated(self, calls: list[ToolUse]) -> None:
+        """Raise UnusableReply if a call has other arguments in the complete message than it had in pieces."""
+        by_id = {use.call_id: use for use in calls}
+        for place, fragment in enumerate(self.repeated):
+            use = by_id.get(fragment.id or "") or (calls[place] if place < len(calls) else None)
+            final = (fragment.function or Function()).arguments or ""
+            if use is not None:
+                text = final if isinstance(final, str) else encode(final).decode()
+                check_arguments(use.name, use.arguments, text)
 
     def build_calls(self, provider: str, model: str) -> list[ToolUse]:
         """Return the calls of a reply that ended normally. Raise UnusableReply if one of them is incomplete."""

@@ -66,10 +66,17 @@ class ReplyChunkChoice(Struct, gc=False):
     error: Any = None
 
 
+class PromptFeedback(Struct, rename="camel", gc=False):
+    """What Google says about a prompt that it does not answer."""
+
+    block_reason: Any = None
+
+
 class Chunk(Struct, gc=False):
     choices: list[ReplyChunkChoice] | None = None
     usage: Any = None
     error: Any = None
+    prompt_feedback: PromptFeedback | None = msgspec.field(default=None, name="promptFeedback")
 
 
 decode_chunk = msgspec.json.Decoder(Chunk).decode

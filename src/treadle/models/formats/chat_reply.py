@@ -11,6 +11,7 @@ from treadle.models.formats.chat_calls import ChatCalls
 from treadle.models.formats.chat_chunks import (
     OPAQUE_FIELD,
     THOUGHT_TYPES,
+    Chunk,
     ChunkDelta,
     ContentPart,
     Fragment,
@@ -76,7 +77,7 @@ class ChatReply:
             if chunk.usage is not None:
                 self._usage = read_usage(chunk.usage) or self._usage
             if not chunk.choices:
-                if error := find_reported_error(payload):
+                if error := self._read_notice(chunk, payload):
                     return error
                 continue
             choice = chunk.choices[0]
@@ -110,6 +111,12 @@ class ChatReply:
                 self._finish(choice)
         return None
 
+    def _read_notice(self, chunk: Chunk, payload: bytes) -> Any:
+        """Read a chunk without a piece of the reply. Return the error that it reports, or None."""
+        if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
+            self.ending.add(str(chunk.prompt_feedback.block_reason), "filtered")
+        return find_reported_error(payload)
+
     def _is_odd_end(self, payload: bytes) -> bool:
         """Return whether a payload is `[DONE]` in another spelling, and record it."""
         self.done = payload.strip(b' \r\n"').upper() == _DONE
@@ -124,6 +131,7 @@ class ChatReply:
             if message.content == "".join(self._text):
                 message.content = None
             if len(self._calls):
+                self._calls.repeated = message.tool_calls or []
                 message.tool_calls = message.function_call = None
         return message
 
@@ -266,6 +274,7 @@ class ChatReply:
         self._tags.end()
         may_run = ending.runs_calls and not self._refused
         calls = self._calls.build_calls(self._provider, self._model) if may_run else []
+        self._calls.check_repeated(calls)
         text, excess = "".join(self._text), self._calls.excess
         if self._dialect is not None and may_run and not calls:
             from treadle.models.formats.call_dialects import read_calls
@@ -276,7 +285,8 @@ class ChatReply:
         stop = self._stop(calls)
         raw_stop = ending.word_for(stop)
         dropped = () if may_run else self._calls.names
-        return Completed(tuple(parts), stop, self.usage(sent_bytes), raw_stop, dropped, excess)
+        usage, refusal = self.usage(sent_bytes), ending.refusal
+        return Completed(tuple(parts), stop, usage, raw_stop, dropped, excess, refusal, ending.window_full)
 
     def _build_thinking(self) -> list[Part]:
         details = self._details.build() if self._details is not None else None

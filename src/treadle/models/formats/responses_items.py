@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from treadle.domain.messages import Thinking
-from treadle.models.http.wire import UnusableReply, encode
+from treadle.models.http.wire import UnusableReply, check_arguments, encode
 
 _ITEM_KINDS = ("message", "function_call", "reasoning")
 PARAGRAPH = "\n\n"
@@ -137,6 +137,8 @@ class OpenItem:
             self.summary = list_texts(item.summary) or self.summary
             self.content = list_texts(item.content) or self.content
         sent, text = "".join(self.pieces), item.text
+        if self.kind == "function_call":
+            check_arguments(self.name, sent, text)
         if self.kind == "function_call" and _are_unreadable(sent, text):
             self.pieces, self.shown = [text], 1
         elif text != sent and text.startswith(sent):

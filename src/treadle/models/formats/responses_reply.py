@@ -19,6 +19,7 @@ from treadle.models.http.wire import (
     UNREADABLE,
     UnusableReply,
     as_fields,
+    check_arguments,
     check_end,
     check_parts,
     estimate_tokens,
@@ -270,6 +271,8 @@ class ResponsesReply:
                 open_ = self._begin(item.type, None)
             else:
                 unlisted.remove(open_)
+            if open_.whole and open_.kind == "function_call" and open_ is not self._beyond:
+                check_arguments(open_.name, "".join(open_.pieces), item.text)
             if not open_.whole or (item.encrypted_content and not open_.sealed):
                 self._finish(open_, item)
             listed.append(open_)
@@ -323,6 +326,8 @@ class ResponsesReply:
             self.usage(sent_bytes),
             dropped_calls=self._list_dropped_calls(),
             excess_calls=self._excess,
+            refusal=self._ending.refusal,
+            window_full=self._ending.window_full,
         )
 
     def _list_dropped_calls(self) -> tuple[str, ...]:

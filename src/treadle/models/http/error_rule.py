@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 from treadle.domain.events import ModelErrorKind
 from treadle.models.http.error_facts import ErrorFacts
+from treadle.models.http.filter_errors import is_filter_error
 from treadle.models.http.overflow import Blame, OverflowVerdict
 from treadle.models.http.patterns import any_of
-from treadle.models.http.quota_errors import is_exhausted, mentions_rate_limit
+from treadle.models.http.quota_errors import is_daily, is_exhausted, mentions_rate_limit
 from treadle.models.http.structure_errors import has_wrong_structure, is_template_error
 
 
@@ -49,6 +50,7 @@ class ErrorRule(NamedTuple):
     repair: bool = False
     next_key: bool = False
     next_model: bool = False
+    filtered: bool = False
 
     def matches(self, report: ErrorReport) -> bool:
         if self.statuses is not None and report.status not in self.statuses:
@@ -73,7 +75,13 @@ class Decision(NamedTuple):
     def is_unclear(self) -> bool:
         """Return whether a request was refused without a usable reason, so that it may be too long."""
         report, rule = self.report, self.rule
-        if rule.kind != "invalid_request" or rule.retry or rule.repair or report.status not in (400, 413, 422):
+        if (
+            rule.kind != "invalid_request"
+            or rule.retry
+            or rule.repair
+            or rule.filtered
+            or report.status not in (400, 413, 422)
+        ):
             return False
         if report.verdict.blame is not Blame.NOTHING or report.facts.parameters:
             return False
@@ -88,7 +96,7 @@ _OTHER_REASONS = any_of(
     \bexpected\b  unknown (?:param|field|model|name|arg|role|type)  unrecogni[sz]ed
     deprecated  not allowed  policy  safety  flagged  filter  sensitive
     moderation  image  \btools?\b  schema  not found  permission  temperature  parse  malformed
-    敏感  不支持  参数  不存在
+    \bnames?\b[^.]{0,30}too long  敏感  不支持  参数  不存在
     """
 )
 """Words of a reason that has nothing to do with length."""
@@ -107,6 +115,14 @@ def blames_reply(report: ErrorReport) -> bool:
 
 def is_out_of_credit(report: ErrorReport) -> bool:
     return is_exhausted(report.status, report.facts, report.wait)
+
+
+def is_filtered(report: ErrorReport) -> bool:
+    return is_filter_error(report.status, report.facts)
+
+
+def is_daily_quota(report: ErrorReport) -> bool:
+    return is_daily(report.facts, report.wait)
 
 
 def is_rate_limited(report: ErrorReport) -> bool:

@@ -1,10 +1,9 @@
 """The table of rules that classify provider errors. The first rule that matches a response applies. Each has
 examples."""
 
-import re
 from collections.abc import Mapping
 
-from treadle.models.http.advice import USUALLY_PASSES
+from treadle.models.http.advice import SLOW_DOWN, USUALLY_PASSES
 from treadle.models.http.error_facts import MAX_MESSAGE_CHARACTERS, read_error
 from treadle.models.http.error_rule import (
     Decision,
@@ -15,22 +14,19 @@ from treadle.models.http.error_rule import (
     blames_reply,
     has_structure_error,
     has_template_error,
+    is_daily_quota,
+    is_filtered,
     is_out_of_credit,
-    is_rate_limited,
     is_unreadable_call,
 )
 from treadle.models.http.error_status import find_effective_status
 from treadle.models.http.overflow import NO_OVERFLOW, Blame, exceeds_rate_alone, judge_overflow
+from treadle.models.http.patterns import match_any
 from treadle.models.http.request_size import RequestSize
 from treadle.models.http.retry_after import find_requested_wait
-
-
-def _any_of(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(patterns), re.IGNORECASE)
-
+from treadle.models.http.stream_error_rules import RULES_OF_STREAMS
 
 _PAY = "Add credit or raise the spending limit in your account there; trying again will not help."
-_SLOW_DOWN = "Fewer runs at a time, or a higher limit there, avoid it."
 _SHORTEN = (
     "Send /compact to summarise the conversation or /reset to start an empty one, or use a model with a larger "
     "context window."
@@ -56,6 +52,20 @@ RULES = (
         retry=True,
         once=True,
         next_model=True,
+    ),
+    ErrorRule(
+        "invalid_request",
+        "A content filter there rejects the conversation.",
+        (
+            Example(400, '{"error":{"innererror":{"code":"ResponsibleAIPolicyViolation"}}}'),
+            Example(400, '{"error":{"message":"Invalid prompt: it was flagged as violating our usage policy."}}'),
+            Example(400, '{"error":{"code":"1301","message":"系统检测到输入或生成内容可能包含不安全或敏感内容"}}'),
+            Example(403, '{"error":{"message":"Your input was flagged","metadata":{"reasons":["violence"]}}}'),
+            Example(None, '{"error":{"code":"data_inspection_failed","message":"inappropriate content"}}'),
+            Example(None, '{"base_resp":{"status_code":1026,"status_msg":"input new_sensitive"}}'),
+        ),
+        accepts=is_filtered,
+        filtered=True,
     ),
     ErrorRule(
         "overflow",
@@ -126,7 +136,7 @@ RULES = (
         "A picture or a file in the conversation is too large; send /reset to start an empty conversation.",
         (Example(413, '{"error":{"message":"image exceeds 5 MB maximum"}}'),),
         (413,),
-        _any_of(r"\b(?:images?|pictures?|files?|pdfs?|audio|videos?|attachments?)\b"),
+        match_any(r"\b(?:images?|pictures?|files?|pdfs?|audio|videos?|attachments?)\b"),
         next_model=True,
     ),
     ErrorRule(
@@ -196,6 +206,22 @@ RULES = (
         next_model=True,
     ),
     ErrorRule(
+        "server",
+        USUALLY_PASSES,
+        (
+            Example(400, '{"error":"The model has crashed without additional information. (Exit code: null)"}'),
+            Example(400, '{"error":"Model unloaded."}'),
+            Example(404, '{"error":{"message":"Model is unloaded"}}'),
+        ),
+        (400, 404, 409, 422),
+        match_any(
+            r"\bmodel (?:\S+ )?(?:has |was |is |got )?(?:been )?(?:crashed|unloaded|unloading|evicted)\b",
+            r"\b(?:runner|engine|worker|server|process) (?:process )?(?:has )?(?:crashed|terminated|died|exited)\b",
+        ),
+        retry=True,
+        next_model=True,
+    ),
+    ErrorRule(
         "not_found",
         "Check the model id `{model}` and that your account there may use it.",
         (
@@ -204,7 +230,7 @@ RULES = (
             Example(None, '{"error":{"code":"model_not_found"}}'),
         ),
         (400, 403, None),
-        _any_of("model_not_found"),
+        match_any("model_not_found"),
         next_model=True,
     ),
     ErrorRule(
@@ -246,6 +272,13 @@ RULES = (
         next_model=True,
     ),
     ErrorRule(
+        "invalid_request",
+        "Check the base_url of provider {provider} and that it offers what the model `{model}` needs.",
+        (Example(501, "Not Implemented"),),
+        (501,),
+        next_model=True,
+    ),
+    ErrorRule(
         "timeout",
         USUALLY_PASSES,
         (
@@ -259,7 +292,19 @@ RULES = (
     ),
     ErrorRule(
         "rate_limited",
-        _SLOW_DOWN,
+        "The quota of a day is used up there: wait, raise it, or use another model.",
+        (
+            Example(429, '{"error":{"message":"Rate limit reached on requests per day (RPD): Limit 9, Used 9."}}'),
+            Example(429, '{"error":{"details":[{"quotaId":"GenerateRequestsPerDayPerProject"}]}}'),
+        ),
+        (429,),
+        accepts=is_daily_quota,
+        next_key=True,
+        next_model=True,
+    ),
+    ErrorRule(
+        "rate_limited",
+        SLOW_DOWN,
         (
             Example(429, '{"error":{"message":"Please try again in 7m12s","code":"rate_limit_exceeded"}}'),
             Example(429, '{"type":"error","error":{"type":"rate_limit_error"}}'),
@@ -312,43 +357,7 @@ RULES = (
         range(400, 500),
         next_model=True,
     ),
-    ErrorRule(
-        "rate_limited",
-        _SLOW_DOWN,
-        (Example(None, '{"error":{"message":"Rate limit reached for the model"}}'),),
-        (None,),
-        accepts=is_rate_limited,
-        retry=True,
-        next_key=True,
-        next_model=True,
-    ),
-    ErrorRule(
-        "overloaded",
-        USUALLY_PASSES,
-        (
-            Example(None, '{"error":{"message":"The engine is currently overloaded"}}'),
-            Example(None, '{"error":"server busy, please try again.  maximum pending requests exceeded"}'),
-            Example(None, '{"error_code":336100,"error_msg":"the server is busy, please try again later"}'),
-        ),
-        (None,),
-        _any_of(
-            r"overload|\b(?:server|service|system|model)\b[^.]{0,20}\b(?:busy|high load)\b|繁忙|过载|负载",
-            r"\b(?:at|maximum|over|temporarily) capacity\b|\bcapacity (?:is |was )?(?:temporarily )?exceeded\b",
-        ),
-        retry=True,
-        next_model=True,
-    ),
-    ErrorRule(
-        "server",
-        USUALLY_PASSES,
-        (
-            Example(None, '{"error":{"message":"The server had an error while processing your request"}}'),
-            Example(None, '{"error":"an unexpected error"}'),
-            Example(None, ""),
-        ),
-        retry=True,
-        next_model=True,
-    ),
+    *RULES_OF_STREAMS,
 )
 
 _OVERFLOW_STATUSES = frozenset({None, 400, 403, 406, 409, 412, 413, 422, 424, 429, 500, 502, 503, 520, 529})

@@ -5,6 +5,7 @@ An error inside a stream has no status of its own, and a gateway may replace the
 import re
 
 from treadle.models.http.error_facts import ErrorFacts
+from treadle.models.http.filter_errors import FILTERED, has_filter_code
 from treadle.models.http.patterns import any_of
 from treadle.models.http.quota_errors import is_throttled
 
@@ -55,20 +56,6 @@ _KEY_REFUSED = any_of(
     """
 )
 """A key that is refused with the status of a bad request, as Google does, or inside a stream."""
-_FILTER_CODES = any_of(
-    r"""
-    (?:\w+[._])?content_?(?:filter\w*|policy\w*|moderation\w*)  (?:\w+[._])*data_?inspection_?failed  1301
-    responsibleaipolicyviolation  (?:\w+_)?moderation\w*  (?:\w+_)?safety_\w+  refusal  hooks_failed
-    """
-)
-_FILTERED = any_of(
-    r"""
-    \binappropriate content\b  \bcontent (?:management|security|usage|safety)? ?(?:policy|policies|warning)\b
-    \b(?:flagged|violat\w+|rejected|blocked|filtered)\b[^.]{0,60}\b(?:polic(?:y|ies)|guidelines|moderation|risk)\b
-    \bunsafe content\b  \bsensitive (?:content|words?|information)\b  敏感  不安全  违规  不合规
-    """
-)
-"""What a content filter says. The same conversation is refused again."""
 _INTERNAL_STATUSES = (500, 502)
 _GATEWAY_STATUSES = frozenset({424, 520, 530})
 """Statuses of a gateway whose provider failed. The body may name the provider's own status."""
@@ -87,11 +74,7 @@ def find_effective_status(status: int | None, facts: ErrorFacts) -> int | None:
     if status not in _INTERNAL_STATUSES:
         return status
     is_bad_request = not facts.codes.isdisjoint(_BAD_REQUEST_CODES) or facts.has_code("invalid_request_error")
-    return 400 if is_bad_request or _has_filter_code(facts) else status
-
-
-def _has_filter_code(facts: ErrorFacts) -> bool:
-    return any(_FILTER_CODES.fullmatch(code) for code in facts.codes)
+    return 400 if is_bad_request or has_filter_code(facts) else status
 
 
 def _read_status_from_body(facts: ErrorFacts, ignored: int | None = None) -> int | None:
@@ -99,7 +82,7 @@ def _read_status_from_body(facts: ErrorFacts, ignored: int | None = None) -> int
     may be the gateway's own."""
     if is_throttled(facts):
         return 429
-    if _has_filter_code(facts):
+    if has_filter_code(facts):
         return 400
     found = [_STATUS_OF_CODE[code] for code in facts.codes if code in _STATUS_OF_CODE]
     found += [int(code) for code in facts.codes if re.fullmatch(r"[45]\d\d", code) and int(code) != ignored]
@@ -110,4 +93,4 @@ def _read_status_from_words(words: str) -> int | None:
     """Return the status that the words of an error correspond to, or None if unknown."""
     if _KEY_REFUSED.search(words):
         return 401
-    return 400 if _BAD_REQUEST.search(words) or _FILTERED.search(words) else None
+    return 400 if _BAD_REQUEST.search(words) or FILTERED.search(words) else None

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from html import unescape
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -78,6 +79,7 @@ def _build_failure(info: RequestInfo, status: int | None, said: str, body: str, 
         once=rule.once,
         longest_reply=decision.longest_reply,
         unclear=decision.is_unclear,
+        filtered=rule.filtered,
     )
 
 
@@ -178,10 +180,27 @@ def _find_message(answer: Any) -> str | None:
         return _find_message(cast("list[Any]", answer)[0]) if answer else None
     if isinstance(answer, dict):
         fields = cast("dict[str, Any]", answer)
+        if upstream := _find_upstream_message(fields.get("metadata")):
+            return upstream
         for name in ("error", "message", "detail", "msg"):
             if found := _find_message(fields.get(name)):
                 return found
     return None
+
+
+def _find_upstream_message(metadata: Any) -> str | None:
+    """Return the message of the provider behind a gateway, which OpenRouter keeps in `metadata.raw`."""
+    if not isinstance(metadata, dict):
+        return None
+    fields = cast("dict[str, Any]", metadata)
+    raw = fields.get("raw")
+    if isinstance(raw, str):
+        with suppress(msgspec.DecodeError, UnicodeEncodeError, RecursionError):  # else it is the message itself
+            raw = msgspec.json.decode(raw)
+    if not (message := _find_message(raw)):
+        return None
+    provider = fields.get("provider_name")
+    return f"{provider}: {message}" if isinstance(provider, str) and provider else message
 
 
 def _one_line(endpoint: Endpoint, text: str) -> str:

@@ -159,3 +159,19 @@ def mentions_rate_limit(facts: ErrorFacts) -> bool:
 
 def _normalize_code(code: str) -> str:
     return re.sub(r"(?:error|exception)$", "", re.sub(r"[^a-z0-9.]+", "_", code)).rstrip("_.") or code
+
+
+_DAILY = any_of(
+    r"""
+    \b(?:per|a|each)[ _-]?day\b  per_?day(?![a-z])  \bdaily\b  \b[rt]pd\b  requestsperday  tokensperday
+    free-models-per-day  每[天日]  今[日天]
+    """
+)
+_SHORT_WAIT_SECONDS = 60.0
+
+
+def is_daily(facts: ErrorFacts, wait: float | None) -> bool:
+    """Return whether the quota of a day is used up, so that a retry within the minute fails again. A longer wait
+    that the provider asks for is honoured."""
+    said = "\n".join((facts.words, *facts.codes))
+    return (wait is None or wait < _SHORT_WAIT_SECONDS) and _DAILY.search(said) is not None

@@ -71,7 +71,7 @@ def find_requested_wait(headers: Mapping[str, str], facts: ErrorFacts, now: date
 
     Dedicated headers and fields come first, then the text of the message, then the reset of the exhausted
     limit."""
-    now = now or datetime.now(UTC)
+    now = now or _read_date(headers) or datetime.now(UTC)
     if (wait := _read_wait_from_headers(headers, now)) is not None:
         return wait
     for name, value in facts.waits:
@@ -81,6 +81,15 @@ def find_requested_wait(headers: Mapping[str, str], facts: ErrorFacts, now: date
         return wait
     own = {name.lower(): value for name, value in headers.items()}
     return _compute_wait_for_resets({**dict(facts.headers), **own}, now)
+
+
+def _read_date(headers: Mapping[str, str]) -> datetime | None:
+    """Return the time by the provider's clock, which its dates refer to."""
+    try:
+        date = parsedate_to_datetime(headers.get("Date") or headers.get("date") or "")
+    except ValueError:
+        return None
+    return date if date.tzinfo is not None else date.replace(tzinfo=UTC)
 
 
 def _read_wait_from_headers(headers: Mapping[str, str], now: datetime) -> float | None:

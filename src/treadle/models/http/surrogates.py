@@ -4,6 +4,7 @@ They are replaced with U+FFFD, the replacement character."""
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 
@@ -12,12 +13,13 @@ def replace_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def decode_json(text: str | bytes) -> Any:
-    """Decode JSON that may escape lone surrogates. Raise ValueError if it is not JSON."""
+def decode_json(text: str | bytes, parse_constant: Callable[[str], Any] | None = None) -> Any:
+    """Decode JSON that may escape lone surrogates. Raise ValueError if it is not JSON, which includes NaN and
+    Infinity unless `parse_constant` accepts them."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     try:
-        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_parse_float)
+        value = json.loads(text, parse_constant=parse_constant or _refuse_constant, parse_float=_parse_float)
         return json.loads(replace_surrogates(json.dumps(value, ensure_ascii=False)))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None

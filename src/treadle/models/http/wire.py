@@ -90,7 +90,8 @@ def encode(value: Any) -> bytes:
 
 
 def make_reader(kind: type[_Kind]) -> Callable[[bytes], _Kind]:
-    """Return a decoder of events that also accepts lone surrogates. It raises UnusableReply."""
+    """Return a decoder of events that also accepts lone surrogates and numbers that JSON does not have, such as
+    NaN, as null. It raises UnusableReply."""
     decode = msgspec.json.Decoder(kind).decode
 
     def read(payload: bytes) -> _Kind:
@@ -99,7 +100,7 @@ def make_reader(kind: type[_Kind]) -> Callable[[bytes], _Kind]:
         except UNREADABLE:
             pass
         try:
-            return decode(surrogates.encode_json(surrogates.decode_json(payload)))
+            return decode(surrogates.encode_json(surrogates.decode_json(payload, lambda _: None)))
         except ValueError as error:  # msgspec's errors are ValueErrors too
             raise UnusableReply(f"an event of it cannot be read ({error})") from error
 
@@ -123,6 +124,24 @@ def normalize_object(text: str) -> str | None:
     except ValueError:
         return None
     return surrogates.encode_json(value).decode() if isinstance(value, dict) else None
+
+
+def have_other_arguments(streamed: str, final: str) -> bool:
+    """Return whether the arguments of a call that were streamed and those of its final form are both complete and
+    differ. Then it is unknown which of them the model meant. An empty object is sent as a placeholder."""
+    placeholders = (*NO_ARGUMENTS, "{}")
+    if streamed == final or streamed.strip() in placeholders or final.strip() in placeholders:
+        return False
+    try:
+        return _decode_object(streamed) != _decode_object(final)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return False
+
+
+def check_arguments(name: str, streamed: str, final: str) -> None:
+    """Raise UnusableReply if a call came with two different arguments."""
+    if have_other_arguments(streamed, final):
+        raise UnusableReply(f"the call of {name or 'a tool'} came with two different arguments, so neither is run")
 
 
 def _is_whole(text: str) -> bool:

@@ -92,7 +92,6 @@ class RunUpdates:
         self.sequence = 0
         self.usage = UsageSoFar()
         self.end: e.RunEnd | None = None
-        self.last_stop: e.StopReason | None = None
         self.is_past = False
         """The events happened before the session was opened here."""
         self._folder = folder
@@ -379,6 +378,6 @@ def find_stop_reason(updates: RunUpdates) -> StopReason | None:
     assert end is not None
     if end.outcome == "cancelled":
         return "cancelled"
-    if updates.last_stop == "refusal":
+    if end.outcome == "refused":
         return "refusal"
     return "end_turn" if end.status == "completed" else LIMITS.get(end.outcome)

@@ -192,6 +192,7 @@ TRIALS: tuple[Trial, ...] = (
         [_answer('<tool_call>{"name": "doctor_counts", "arguments": {}}</tool_call>')] * 2,
     ),
     Trial({"empty turn": _has(e.EmptyTurn), "empty: the run ends": _ends("empty")}, [_answer(""), _answer("")]),
+    Trial({"refused: the run ends": _ends("refused")}, [_answer("I cannot", "refusal")]),
     Trial(
         {"continuation": _has(e.Continuation), "truncated: the run ends": _ends("truncated")},
         [_answer("one ", "max_tokens"), _answer("two", "max_tokens")],

@@ -178,7 +178,13 @@ def _completion_id(answer: RunAnswer) -> str:
 
 
 def _finish_reason(end: RunEnd) -> FinishReason:
-    return "length" if end.outcome == "truncated" else "stop"
+    match end.outcome:
+        case "truncated":
+            return "length"
+        case "refused":
+            return "content_filter"
+        case _:
+            return "stop"
 
 
 class ChatWriter:

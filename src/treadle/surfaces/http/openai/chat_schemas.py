@@ -112,7 +112,7 @@ class AnswerMessage(Struct, frozen=True):
     refusal: None = None
 
 
-FinishReason = Literal["stop", "length"]
+FinishReason = Literal["stop", "length", "content_filter"]
 
 
 class Choice(Struct, frozen=True):

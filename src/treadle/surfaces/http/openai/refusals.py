@@ -17,7 +17,7 @@ OUTCOME_STATUS: Final[Mapping[OutcomeKind, int]] = {
     "cancelled": 409,
 }
 """The HTTP status for each outcome of a run; 500 for any other."""
-ANSWERED_OUTCOMES: Final[tuple[OutcomeKind, ...]] = ("completed", "silent", "truncated")
+ANSWERED_OUTCOMES: Final[tuple[OutcomeKind, ...]] = ("completed", "silent", "truncated", "refused")
 
 
 class InvalidParameterValue(Refusal):

@@ -144,7 +144,7 @@ class ResponseUsage(Struct, frozen=True):
 
 
 class IncompleteDetails(Struct, frozen=True):
-    reason: Literal["max_output_tokens"] | None
+    reason: Literal["max_output_tokens", "content_filter"] | None
     """None: OpenAI has no word for it; the answer explains it."""
 
 

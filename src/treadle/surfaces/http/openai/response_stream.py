@@ -1,7 +1,8 @@
 """Writes a response as a stream of events. Each step of the agent with text is an item of its own; the final
 response contains the item with the answer, so text of a failed attempt is not part of it."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 import msgspec
 from msgspec import structs
@@ -24,8 +25,21 @@ from treadle.surfaces.http.openai.response_schemas import (
 )
 
 WAITING = IncompleteDetails(None)
-TRUNCATED = IncompleteDetails("max_output_tokens")
+_INCOMPLETE: Final[Mapping[str, IncompleteDetails]] = {
+    "truncated": IncompleteDetails("max_output_tokens"),
+    "refused": IncompleteDetails("content_filter"),
+}
+"""Outcomes that leave a response incomplete, with the reason."""
 _encode = msgspec.json.Encoder().encode
+
+
+def end_response(response: ResponseObject, message_id: str, end: RunEnd) -> ResponseObject:
+    """Return the final response of a run that has an answer, complete or not."""
+    details = _INCOMPLETE.get(end.outcome)
+    status = "completed" if details is None else "incomplete"
+    output = (make_output_message(message_id, end.text, status),) if end.text else ()
+    usage = make_response_usage(end.metrics)
+    return structs.replace(response, status=status, output=output, usage=usage, incomplete_details=details)
 
 
 class ResponseWriter:
@@ -69,18 +83,9 @@ class ResponseWriter:
         return events + self._event("response.incomplete", response=stands)
 
     def write_end(self, end: RunEnd) -> bytes:
-        cut = end.outcome == "truncated"
-        events = self._close_item("incomplete" if cut else "completed")
-        whole = structs.replace(
-            self._response,
-            status="incomplete" if cut else "completed",
-            output=(make_output_message(self._item_id, end.text, "incomplete" if cut else "completed"),)
-            if end.text
-            else (),
-            usage=make_response_usage(end.metrics),
-            incomplete_details=TRUNCATED if cut else None,
-        )
-        return events + self._event("response.incomplete" if cut else "response.completed", response=whole)
+        whole = end_response(self._response, self._item_id, end)
+        events = self._close_item("completed" if whole.status == "completed" else "incomplete")
+        return events + self._event(f"response.{whole.status}", response=whole)
 
     def write_failure(self, failure: Refusal, end: RunEnd | None) -> bytes:
         events = self._close_item("incomplete")

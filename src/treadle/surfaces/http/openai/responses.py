@@ -31,7 +31,7 @@ from treadle.surfaces.http.openai.response_schemas import (
     make_response_id,
     make_response_usage,
 )
-from treadle.surfaces.http.openai.response_stream import TRUNCATED, WAITING, ResponseWriter
+from treadle.surfaces.http.openai.response_stream import WAITING, ResponseWriter, end_response
 from treadle.surfaces.http.openai.route_docs import ROUTE_OPTIONS, make_json_response
 from treadle.surfaces.http.openai.run_answer import (
     ON_DISCONNECT_HEADER,
@@ -194,11 +194,7 @@ def _end_response(response: ResponseObject, answer: RunAnswer, end: RunEnd) -> R
         if end.outcome == "cancelled":
             return structs.replace(response, status="cancelled", usage=usage)
         return structs.replace(response, status="failed", error=make_response_error(failure), usage=usage)
-    cut = end.outcome == "truncated"
-    status = "incomplete" if cut else "completed"
-    output = (make_output_message(_message_id(answer), end.text, status),) if end.text else ()
-    details = TRUNCATED if cut else None
-    return structs.replace(response, status=status, output=output, incomplete_details=details, usage=usage)
+    return end_response(response, _message_id(answer), end)
 
 
 async def _current_response(record: RunRecord, request: ApiRequest) -> ResponseObject:
