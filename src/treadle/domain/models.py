@@ -1,6 +1,6 @@
 """Facts about models: limits, capabilities and prices."""
 
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -78,6 +78,11 @@ class Prices(Struct, frozen=True, omit_defaults=True):
         ) / 1_000_000
 
 
+Effort = Literal["minimal", "low", "medium", "high", "xhigh"]
+_NEAREST: Final[dict[Effort, Effort]] = {"minimal": "low", "xhigh": "high"}
+"""What models without an effort get instead. All models that reason have the others."""
+
+
 class Profile(Struct, frozen=True, omit_defaults=True):
     """The facts about one model of one provider. These facts decide; the name of a provider never does."""
 
@@ -101,6 +106,14 @@ class Profile(Struct, frozen=True, omit_defaults=True):
     the results. The other formats send them in the results."""
     local: bool = False
     """It runs on the user's own machine: it costs nothing, and may be slow."""
+    efforts: tuple[Effort, ...] = ()
+    """The reasoning efforts that it has besides `low`, `medium` and `high`."""
+
+    def fit_effort(self, effort: Effort | None) -> Effort | None:
+        """Return the effort, or the nearest one that the model has."""
+        if effort is None or effort in self.efforts:
+            return effort
+        return _NEAREST.get(effort, effort)
 
     def cost(self, usage: Usage) -> float | None:
         """Return the cost of a call in dollars, or None if no price is known."""
