@@ -1,6 +1,6 @@
 """Details of providers that decide whether a call is retried, and what a person reads."""
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -8,6 +8,9 @@ from tests import anthropic_wire, responses_wire
 from tests.fake_endpoint import DONE, Answer, delta, event, fragment, refuses
 from tests.models import chat
 from treadle.domain.messages import Text
+from treadle.domain.models import Effort
+from treadle.domain.providers import ProviderConfig
+from treadle.models.catalog import Catalog
 from treadle.models.http.error_facts import read_error
 from treadle.models.http.error_rules import classify_error
 from treadle.models.http.retry_after import find_requested_wait
@@ -144,3 +147,22 @@ def test_a_call_with_two_different_arguments_is_not_run(streamed: str, final: st
         if isinstance(end, Failed):
             assert (end.kind, end.retryable) == ("malformed", True)
             assert "two different arguments" in end.message
+
+
+@pytest.mark.parametrize(
+    ("model", "efforts"),
+    [
+        ("gpt-5", ("minimal", "low", "medium", "high", "high")),
+        ("openai/gpt-5-mini", ("minimal", "low", "medium", "high", "high")),
+        ("gpt-5.1-codex-max", ("low", "low", "medium", "high", "xhigh")),
+        ("gpt-5.2", ("low", "low", "medium", "high", "xhigh")),
+        ("o3", ("low", "low", "medium", "high", "high")),
+        ("claude-opus-4-7", ("low", "low", "medium", "high", "xhigh")),
+        ("deepseek-chat", ("low", "low", "medium", "high", "high")),
+    ],
+)
+def test_efforts_reach_the_models_that_have_them(model: str, efforts: tuple[str, ...]) -> None:
+    config = ProviderConfig("https://api.example/v1", "chat_completions")
+    profile = Catalog().profile("example", model, config)
+    assert tuple(profile.fit_effort(effort) for effort in get_args(Effort)) == efforts
+    assert profile.fit_effort(None) is None

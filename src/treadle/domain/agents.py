@@ -14,6 +14,7 @@ from treadle.domain.durations import parse_duration
 from treadle.domain.hooks import CommandHook
 from treadle.domain.limits import DEFAULT_MAX_ATTACHMENT_BYTES, DEFAULT_MAX_CALLS
 from treadle.domain.mcp_servers import McpServer, check_server_names
+from treadle.domain.models import Effort
 from treadle.domain.permissions import ApprovalRules, SandboxMode, SandboxPolicy, make_sandbox_policy
 from treadle.domain.quotas import NO_QUOTAS, Quotas
 from treadle.domain.schedules import Heartbeat
@@ -33,8 +34,9 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True):
     """Maximum tokens of one reply. Null: what the model allows."""
     temperature: float | None = None
     """Sampling temperature. Null: the provider's default."""
-    reasoning: Literal["low", "medium", "high"] | None = None
-    """Reasoning effort. Null: the provider's default."""
+    reasoning: Effort | None = None
+    """Reasoning effort. Models without `minimal` get `low`, and models without `xhigh` get `high`. Null: the
+    provider's default."""
 
     def __post_init__(self) -> None:
         _positive("max_tokens", self.max_tokens)

@@ -1,6 +1,6 @@
 """Facts about models: limits, capabilities and prices."""
 
-from typing import Literal
+from typing import Final, Literal
 
 from msgspec import Struct
 
@@ -81,6 +81,11 @@ class Prices(Struct, frozen=True, omit_defaults=True):
         ) / 1_000_000
 
 
+Effort = Literal["minimal", "low", "medium", "high", "xhigh"]
+_NEAREST: Final[dict[Effort, Effort]] = {"minimal": "low", "xhigh": "high"}
+"""What models without an effort get instead. All models that reason have the others."""
+
+
 class Profile(Struct, frozen=True, omit_defaults=True):
     """The facts about one model of one provider. These facts decide; the name of a provider never does."""
 
@@ -111,11 +116,19 @@ class Profile(Struct, frozen=True, omit_defaults=True):
     sampling: dict[str, int | float] = {}
     """Sampling parameters for its server, by the names that the server uses. The settings of the agent override
     them. Only the `chat_completions` format sends them."""
+    efforts: tuple[Effort, ...] = ()
+    """The reasoning efforts that it has besides `low`, `medium` and `high`."""
 
     @property
     def is_small(self) -> bool:
         """Return whether it is known to have fewer than one billion parameters."""
         return self.parameters is not None and self.parameters < SMALL_MODEL_PARAMETERS
+
+    def fit_effort(self, effort: Effort | None) -> Effort | None:
+        """Return the effort, or the nearest one that the model has."""
+        if effort is None or effort in self.efforts:
+            return effort
+        return _NEAREST.get(effort, effort)
 
     def cost(self, usage: Usage) -> float | None:
         """Return the cost of a call in dollars, or None if no price is known."""

@@ -8,13 +8,18 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from treadle.domain.models import ModelFacts, Profile, ReasoningBack
+from treadle.domain.models import Effort, ModelFacts, Profile, ReasoningBack
 from treadle.domain.providers import ProviderConfig
 
 _BUDGET_THINKING_MODELS = re.compile(r"claude-(?:[23]|4-|(?:opus|sonnet|haiku)-4(?:-[015])?(?:$|[-@]\d{8}))")
 """Models whose thinking is limited by a token budget. Later models take an effort level."""
 _OPENAI_REASONING_MODELS = re.compile(r"(?:openai/)?(?:o\d|gpt-(?:[5-9]|\d\d)(?!.*chat)|codex)")
 """OpenAI models that reason and return their reasoning encrypted."""
+_MINIMAL_EFFORT_MODELS = re.compile(r"(?:^|/)(?:gpt-5(?!\.|\d|.*(?:codex|pro|chat))|gemini-(?:[3-9]|\d\d).*flash)")
+_HIGHEST_EFFORT_MODELS = re.compile(
+    r"(?:^|/)(?:gpt-5\.1-codex-max|gpt-5\.(?:[2-9]|\d\d)|gpt-(?:[6-9]|\d\d)|claude-opus-(?:4[-.](?:[7-9]|\d\d)|[5-9]))"
+)
+"""Models with the reasoning efforts `minimal` and `xhigh`."""
 _REASONING_RETURNED_MODELS = re.compile(r"(?:^|[/.])(?:kimi|glm|minimax|moonshot)", re.IGNORECASE)
 """Models whose providers require all of their reasoning to be sent back: Moonshot, Z.ai, MiniMax. DeepSeek
 requires the reasoning of turns with tool calls, which is the default for unknown models."""
@@ -170,6 +175,7 @@ def _conversation_profile(model: str, config: ProviderConfig) -> Profile:
         image_results=_VISION_MODELS.search(model) is not None,
         patches=_PATCH_MODELS.search(model) is not None,
         parameters=find_parameters(model),
+        efforts=_find_efforts(model),
     )
 
 
@@ -181,3 +187,8 @@ def find_parameters(model: str) -> int | None:
         if unit in "bB" or float(number) >= _LEAST_MILLIONS
     ]
     return round(max(billions) * 1_000_000_000) if billions else None
+
+
+def _find_efforts(model: str) -> tuple[Effort, ...]:
+    minimal: tuple[Effort, ...] = ("minimal",) if _MINIMAL_EFFORT_MODELS.search(model) else ()
+    return (*minimal, "xhigh") if _HIGHEST_EFFORT_MODELS.search(model) else minimal

@@ -60,7 +60,7 @@ def _encode_options(request: ModelRequest) -> bytes:
     options = {
         "max_tokens": settings.max_tokens,
         "temperature": settings.temperature,
-        "reasoning_effort": settings.reasoning,
+        "reasoning_effort": request.profile.fit_effort(settings.reasoning),
     }
     given = {name: value for name, value in options.items() if value is not None}
     encoded = b"," + encode(given)[1:-1] if given else b""

@@ -21,7 +21,7 @@ VERSION = "2023-06-01"
 DEFAULT_MAX_TOKENS = 8192
 """Used if neither the agent nor the catalog sets a limit: this format requires one."""
 _DEFAULT_MAX_TOKENS_WITH_REASONING = 32_768
-_THINKING_BUDGETS = {"low": 2048, "medium": 8192, "high": 24_576}
+_THINKING_BUDGETS = {"minimal": 1024, "low": 2048, "medium": 8192, "high": 24_576, "xhigh": 32_768}
 _MIN_THINKING_BUDGET = 1024
 _CACHE_LOOKBACK_BLOCKS = 18
 """How many blocks before a mark the cache searches for a cached prefix, minus one or two for safety."""
@@ -82,7 +82,7 @@ def _build_options(request: ModelRequest) -> dict[str, Any]:
     if settings.reasoning is not None:
         longest = longest or _DEFAULT_MAX_TOKENS_WITH_REASONING
         if request.profile.thinking == "adaptive":
-            options["output_config"] = {"effort": settings.reasoning}
+            options["output_config"] = {"effort": request.profile.fit_effort(settings.reasoning)}
         if thinking := _thinking_option(request, min(_THINKING_BUDGETS[settings.reasoning], longest // 2)):
             options["thinking"] = thinking
     if settings.temperature is not None and "thinking" not in options:  # the API accepts only one of the two

@@ -55,7 +55,7 @@ def _encode_options(request: ModelRequest) -> bytes:
         "tool_choice": "none" if request.tool_choice == "none" and request.preamble.tools else None,
         "max_tokens": settings.max_tokens,
         "temperature": settings.temperature,
-        "reasoning_effort": settings.reasoning,
+        "reasoning_effort": request.profile.fit_effort(settings.reasoning),
     }
     given = request.profile.sampling | {name: value for name, value in options.items() if value is not None}
     return b"," + encode(given)[1:-1] if given else b""

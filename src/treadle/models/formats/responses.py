@@ -65,12 +65,13 @@ def _encode_preamble(preamble: Preamble) -> bytes:
 def _encode_options(request: ModelRequest) -> bytes:
     """Return the options that may differ between the requests of a run."""
     settings = request.settings
+    effort = request.profile.fit_effort(settings.reasoning)
     options = {
         # The tools are sent even if none may be called: without them the prefix would change.
         "tool_choice": "none" if request.tool_choice == "none" and request.preamble.tools else None,
         "max_output_tokens": settings.max_tokens,
         "temperature": settings.temperature,
-        "reasoning": None if settings.reasoning is None else {"effort": settings.reasoning},
+        "reasoning": None if effort is None else {"effort": effort},
     }
     given = {name: value for name, value in options.items() if value is not None}
     return b"," + encode(given)[1:-1] if given else b""

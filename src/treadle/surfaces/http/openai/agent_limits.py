@@ -10,18 +10,18 @@ from treadle.domain.schemas import check_schema
 from treadle.surfaces.http.openai.refusals import InvalidParameterValue
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-Level = Literal["low", "medium", "high"]
+Level = Literal["minimal", "low", "medium", "high", "xhigh"]
 LEVELS: Final[Mapping[Effort, Level | None]] = {
     "none": None,
-    "minimal": None,
+    "minimal": "minimal",
     "low": "low",
     "medium": "medium",
     "high": "high",
-    "xhigh": "high",
-    "max": "high",
+    "xhigh": "xhigh",
+    "max": "xhigh",
 }
 """The reasoning level for each effort; None: the default of the model."""
-LEVEL_ORDER: Final[tuple[Level | None, ...]] = (None, "low", "medium", "high")
+LEVEL_ORDER: Final[tuple[Level | None, ...]] = (None, "minimal", "low", "medium", "high", "xhigh")
 MAX_TEMPERATURE = 2.0
 
 
