@@ -1,18 +1,24 @@
 """The loop guard warns about, refuses and stops repeated calls."""
 
 from collections.abc import Callable
-from itertools import count
+from itertools import count, cycle
 
 import pytest
 
-from tests.core.run_scenario import POLL, READ, WRITE, RunScenario, fails, noted, outcome, same, use
+from tests.core.run_scenario import OTHER_READ, POLL, READ, WRITE, RunScenario, fails, noted, outcome, same, use
 from treadle.core.steps import CallModel, Finish
-from treadle.core.tools.ledger import Call, make_call_key
+from treadle.core.tools.ledger import Call, Ledger, digest_result, digest_untimed_result, make_call_key
 from treadle.domain.agents import Loop
-from treadle.domain.events import LoopWarning, StuckDetected, ToolCallBlocked
+from treadle.domain.events import LoopWarning, ReusedCall, StuckDetected, ToolCallBlocked
 from treadle.domain.messages import ToolResult, ToolUse
 
 STRICT = Loop(doom_loop="strict")
+
+
+def make_timed_results() -> Callable[[Call], str]:
+    """Return answers that differ only in their times."""
+    seconds = count(10)
+    return lambda call: f"10:00:{next(seconds)} nothing to do"
 
 
 def make_new_results() -> Callable[[Call], str]:
@@ -21,7 +27,7 @@ def make_new_results() -> Callable[[Call], str]:
 
 
 def test_an_identical_call_is_warned_about_at_3_refused_at_5_and_ends_the_run_at_8() -> None:
-    scenario, answer = RunScenario(READ), make_new_results()
+    scenario, answer = RunScenario(READ), make_timed_results()
     warned: list[int] = []
     for number in range(1, 8):
         step = scenario.turn(use("read", path="a"), answer=answer)
@@ -38,7 +44,7 @@ def test_an_identical_call_is_warned_about_at_3_refused_at_5_and_ends_the_run_at
 
 
 def test_a_refused_call_gets_a_result_that_says_why() -> None:
-    scenario, answer = RunScenario(READ), make_new_results()
+    scenario, answer = RunScenario(READ), make_timed_results()
     for _ in range(5):
         scenario.turn(use("read", path="a"), answer=answer)
     last = scenario.state.transcript.messages[-1]
@@ -90,10 +96,49 @@ def test_any_arguments_of_a_model_have_a_call_key(arguments: str) -> None:
     assert make_call_key(ToolUse("1", "read", arguments)).startswith("read ")
 
 
+@pytest.mark.parametrize("tool", ["read", "write"])
+def test_a_repeated_call_whose_result_is_new_each_time_is_not_stopped(tool: str) -> None:
+    scenario, answer = RunScenario(READ, WRITE, limits={"max_steps": None}), make_new_results()
+    asked = use("read", path="log") if tool == "read" else use("write", text="next")
+    steps = [scenario.turn(asked, answer=answer) for _ in range(20)]
+    assert len(scenario.ran) == 20
+    assert not any(noted(step) for step in steps[3:])
+
+
+def test_a_new_result_of_a_repeated_call_shows_that_others_may_have_changed() -> None:
+    scenario, answer = RunScenario(READ, OTHER_READ), make_new_results()
+    for _ in range(6):
+        scenario.turn(use("look", at="status"), answer=answer)
+        scenario.turn(use("read", path="a"), answer=same)
+    assert scenario.blocked == []
+
+
+def test_results_that_a_call_had_before_are_not_new() -> None:
+    scenario, results = RunScenario(READ, limits={"stuck_steps": 1000}), cycle(("up", "down"))
+    for _ in range(7):
+        scenario.turn(use("read", path="a"), answer=lambda _: next(results))
+    assert scenario.ran == ["call_1", "call_2", "call_3", "call_4", "call_5", "call_6"]
+    assert scenario.blocked == ["call_7"]
+
+
+def test_a_fork_knows_the_results_of_repeated_calls() -> None:
+    calls = [
+        ReusedCall(f"c{n}", "read", "read {}", told=digest_result(text).hex(), untimed=untimed)
+        for n, text in enumerate(("10:00 idle", "11:00 idle", "1 done", "2 done"))
+        for untimed in [digest_untimed_result(text).hex()]
+    ]
+    ledger = Ledger()
+    counts: list[int] = []
+    for each in calls:
+        ledger.add_reused_calls([each])
+        counts.append(ledger.counts[each.key])
+    assert counts == [1, 2, 0, 0]
+
+
 @pytest.mark.parametrize("period", [2, 3, 4])
 def test_a_cycle_is_refused_in_its_third_round_and_then_ends_the_run(period: int) -> None:
     scenario = RunScenario(READ, limits={"stuck_steps": 1000})
-    answer = make_new_results()
+    answer = make_timed_results()
     for number in range(3 * period):
         scenario.turn(use("read", path=str(number % period)), answer=answer)
     assert scenario.blocked == [f"call_{3 * period}"]
@@ -175,7 +220,7 @@ def test_a_write_in_the_same_turn_starts_the_count_of_a_later_call_over() -> Non
 
 
 def test_every_open_call_gets_a_result_when_one_call_ends_the_run() -> None:
-    scenario, answer = RunScenario(READ), make_new_results()
+    scenario, answer = RunScenario(READ), make_timed_results()
     for _ in range(7):
         scenario.turn(use("read", path="a"), answer=answer)
     scenario.asks()

@@ -129,7 +129,7 @@ class RecordedTurn:
     def end(self, call_id: str, ending: CallEnding, content: str = "") -> None:
         if (call := self.calls.get(call_id)) is not None:
             told = digest_result(content).hex() if ending in ("ok", "failed") else ""
-            untimed = digest_untimed_result(content).hex() if ending == "ok" and call.writes else ""
+            untimed = digest_untimed_result(content).hex() if ending == "ok" else ""
             self.calls[call_id] = msgspec.structs.replace(
                 call, ended=ending, told=told, untimed=untimed, after=self.ended
             )

@@ -1,8 +1,9 @@
 """Guard against repeated calls: warn, refuse, stop. A refused call still counts.
 
-A successful write by another call resets the counts: after an edit, running the same tests again is not a loop.
-So does the call itself if it has an effect and its result was new: it polls, or moves on with each call. Tools that
-declare themselves pollers, and commands that wait before they look, are exempt, with a hint to wait longer."""
+The counts are reset when the world has changed: a call with an effect succeeded (after an edit, running the same
+tests again is not a loop), or a repeated call of any tool had a result that it never had, apart from its times.
+That call polls, or moves on, and its own count is reset too. Tools that declare themselves pollers, and commands
+that wait before they look, are exempt, with a hint to wait longer."""
 
 from treadle.core.guards.verdict import BlockCall, StopVerdict, WarnModel
 from treadle.core.state import RunState

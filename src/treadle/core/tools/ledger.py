@@ -75,13 +75,18 @@ class Ledger:
     signature: tuple[str, int] = ("", 0)
     cycle_blocks: int = 0
     world: int = 0
-    """How often a successful write has changed the world."""
+    """How often a successful write, or the new result of a repeated call, has shown that the world changed."""
     seen: set[bytes] = field(default_factory=set[bytes])
     """Digests of all results so far."""
-    effects: set[bytes] = field(default_factory=set[bytes])
-    """Digests of the keys of successful calls with an effect."""
-    changes: set[tuple[bytes, bytes]] = field(default_factory=set[tuple[bytes, bytes]])
-    """The repeated ones among them, each with the digest of a result without its times."""
+    succeeded: set[bytes] = field(default_factory=set[bytes])
+    """Digests of the keys of successful calls."""
+    results: set[bytes] = field(default_factory=set[bytes])
+    """These digests, each followed by that of a result, as it was told or without its times."""
+    firsts: dict[bytes, Callable[[], bytes]] = field(
+        default_factory=dict[bytes, Callable[[], bytes]], compare=False
+    )
+    """The latest of these digests whose calls were not repeated -> what returns the digest of their result without
+    its times. Times are masked only when a call is repeated, since that is slow."""
 
     def add_call(self, use: ToolUse, spec: ToolSpec | None) -> Call:
         """Add a call that the model made."""
@@ -105,25 +110,44 @@ class Ledger:
 
     def add_result(self, call: Call, result: ToolResult, content: str, spec: ToolSpec | None) -> bool:
         """Add the result of a call. Return whether it is progress: the result is new, or the call had an effect
-        that no call had before."""
+        that no call had before. The result of a repeated call that differs only in times is not new."""
         call.phase, call.result = "ended", result
-        if result.is_error or spec is None or not spec.writes:
-            return self._add_result(call, digest_result(content), result.is_error)
-        return self._add_effect(call, digest_result(content), lambda: digest_untimed_result(content))
+        told = digest_result(content)
+        if result.is_error:
+            return self._add_result(call, told, is_error=True)
+        writes = spec is not None and spec.writes
+        digest_untimed = partial(_digest_untimed_end, result.content, len(content))  # the transcript has that text
+        return self._add_success(call, told, digest_untimed, writes)
 
-    def _add_effect(self, call: Call, content: bytes, digest_untimed: Callable[[], bytes]) -> bool:
-        """Add a success of a call with an effect. Return whether it is progress."""
-        effect = digest_result(call.key)
-        repeats = effect in self.effects
-        moved_on = False
-        if repeats and content not in self.seen:
-            change = (effect, digest_untimed())
-            moved_on = change not in self.changes
-            self.changes.add(change)
-        self.effects.add(effect)
+    def _add_success(self, call: Call, content: bytes, digest_untimed: Callable[[], bytes], writes: bool) -> bool:
+        """Add the success of a call. Return whether it is progress."""
+        key = digest_result(call.key)
+        repeats = key in self.succeeded
+        moved_on = repeats and self._has_changed(key, content, digest_untimed)
+        if not repeats:
+            self.firsts[key] = digest_untimed
+            if len(self.firsts) > RECENT_CALLS:
+                del self.firsts[next(iter(self.firsts))]
+        self.succeeded.add(key)
+        self.results.add(key + content)
         is_new = self._add_result(call, content, is_error=False)
-        self._forget_counts(call.key, moved_on)
-        return is_new or not repeats
+        if writes:
+            self.failures.clear()
+            self.refusals.clear()
+        if writes or moved_on:
+            self._forget_counts(call.key, moved_on)
+        return moved_on if repeats else writes or is_new
+
+    def _has_changed(self, key: bytes, content: bytes, digest_untimed: Callable[[], bytes]) -> bool:
+        """Return whether a repeated call has a result that it never had, apart from its times."""
+        if key + content in self.results:
+            return False
+        if (first := self.firsts.pop(key, None)) is not None:
+            self.results.add(key + first())
+        untimed = key + digest_untimed()
+        is_change = untimed not in self.results
+        self.results.add(untimed)
+        return is_change
 
     def _add_result(self, call: Call, content: bytes, is_error: bool) -> bool:
         latest, times = self.outcomes.get(call.key, (b"", 0))
@@ -159,10 +183,11 @@ class Ledger:
         for call, each in sorted(zip(asked, turn, strict=True), key=lambda pair: pair[1].after):
             if each.ended in ("refused", "denied"):
                 self._add_refusal(call, counts=each.ended == "refused")
-            elif each.ended == "ok" and each.writes:
-                self._add_effect(call, bytes.fromhex(each.told), partial(bytes.fromhex, each.untimed))
+            elif each.ended == "ok":
+                digest_untimed = partial(bytes.fromhex, each.untimed or each.told)
+                self._add_success(call, bytes.fromhex(each.told), digest_untimed, each.writes)
             else:
-                self._add_result(call, bytes.fromhex(each.told), each.ended == "failed")
+                self._add_result(call, bytes.fromhex(each.told), is_error=True)
 
     def find_worst_failure(self) -> tuple[str | None, int]:
         """Return the tool with the most consecutive failures, and their number."""
@@ -179,11 +204,10 @@ class Ledger:
         return self.outcomes.get(key, (0, 0))[1]
 
     def _forget_counts(self, by: str, moved_on: bool) -> None:
-        """Reset the counts after a successful write: other calls may have new results. The writer's own count
-        stays, unless its result shows that it polls, or moves on with each call."""
+        """Reset the counts after a call that changed the world, or whose result shows that it has changed: other
+        calls may have new results. The call's own count stays, unless its result was new: it polls, or moves on
+        with each call."""
         self.world += 1
-        self.failures.clear()
-        self.refusals.clear()
         self.counts = {by: 0 if moved_on else self.counts.get(by, 0)}
         self.outcomes = {by: self.outcomes[by]}
         if moved_on:
@@ -201,6 +225,11 @@ def digest_result(content: str) -> bytes:
 def digest_untimed_result(content: str) -> bytes:
     """Return a digest that is the same for results that differ in times only."""
     return digest_result(mask_times(content))
+
+
+def _digest_untimed_end(text: str, length: int) -> bytes:
+    """Return the digest, without times, of the result at the end of a text."""
+    return digest_untimed_result(text[len(text) - length :])
 
 
 def is_poll(use: ToolUse, spec: ToolSpec | None) -> bool:
