@@ -2,14 +2,14 @@
 
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from hashlib import blake2b
 from typing import Literal
 from zlib import crc32
 
 import msgspec
+from msgspec import Struct
 
 from treadle.domain.events import ReusedCall
 from treadle.domain.messages import ToolResult, ToolUse
@@ -57,6 +57,24 @@ class Call:
     """Secrets whose values its arguments contained."""
 
 
+class Told(Struct, frozen=True, gc=False):
+    """The result of a call that succeeded."""
+
+    digest: bytes
+    text: str = ""
+    """A text that ends with the result. The transcript has it too."""
+    length: int = 0
+    """Number of characters of the result."""
+    untimed: bytes | None = None
+    """The digest of the result without times, if the text is not known."""
+
+    def digest_untimed(self) -> bytes:
+        """Return the digest of the result without times."""
+        if self.untimed is not None:
+            return self.untimed
+        return digest_untimed_result(self.text[len(self.text) - self.length :])
+
+
 @dataclass(slots=True)
 class Ledger:
     """Which calls were made, how often, and with which results."""
@@ -82,11 +100,9 @@ class Ledger:
     """Digests of the keys of successful calls."""
     results: set[bytes] = field(default_factory=set[bytes])
     """These digests, each followed by that of a result, as it was told or without its times."""
-    firsts: dict[bytes, Callable[[], bytes]] = field(
-        default_factory=dict[bytes, Callable[[], bytes]], compare=False
-    )
-    """The latest of these digests whose calls were not repeated -> what returns the digest of their result without
-    its times. Times are masked only when a call is repeated, since that is slow."""
+    firsts: dict[bytes, Told] = field(default_factory=dict[bytes, Told], compare=False)
+    """The latest of these digests whose calls were not repeated -> their result. Times are masked only when a call
+    is repeated, since that is slow."""
 
     def add_call(self, use: ToolUse, spec: ToolSpec | None) -> Call:
         """Add a call that the model made."""
@@ -116,21 +132,20 @@ class Ledger:
         if result.is_error:
             return self._add_result(call, told, is_error=True)
         writes = spec is not None and spec.writes
-        digest_untimed = partial(_digest_untimed_end, result.content, len(content))  # the transcript has that text
-        return self._add_success(call, told, digest_untimed, writes)
+        return self._add_success(call, Told(told, result.content, len(content)), writes)
 
-    def _add_success(self, call: Call, content: bytes, digest_untimed: Callable[[], bytes], writes: bool) -> bool:
+    def _add_success(self, call: Call, told: Told, writes: bool) -> bool:
         """Add the success of a call. Return whether it is progress."""
         key = digest_result(call.key)
         repeats = key in self.succeeded
-        moved_on = repeats and self._has_changed(key, content, digest_untimed)
+        moved_on = repeats and self._has_changed(key, told)
         if not repeats:
-            self.firsts[key] = digest_untimed
+            self.firsts[key] = told
             if len(self.firsts) > RECENT_CALLS:
                 del self.firsts[next(iter(self.firsts))]
         self.succeeded.add(key)
-        self.results.add(key + content)
-        is_new = self._add_result(call, content, is_error=False)
+        self.results.add(key + told.digest)
+        is_new = self._add_result(call, told.digest, is_error=False)
         if writes:
             self.failures.clear()
             self.refusals.clear()
@@ -138,13 +153,13 @@ class Ledger:
             self._forget_counts(call.key, moved_on)
         return moved_on if repeats else writes or is_new
 
-    def _has_changed(self, key: bytes, content: bytes, digest_untimed: Callable[[], bytes]) -> bool:
+    def _has_changed(self, key: bytes, told: Told) -> bool:
         """Return whether a repeated call has a result that it never had, apart from its times."""
-        if key + content in self.results:
+        if key + told.digest in self.results:
             return False
         if (first := self.firsts.pop(key, None)) is not None:
-            self.results.add(key + first())
-        untimed = key + digest_untimed()
+            self.results.add(key + first.digest_untimed())
+        untimed = key + told.digest_untimed()
         is_change = untimed not in self.results
         self.results.add(untimed)
         return is_change
@@ -184,8 +199,8 @@ class Ledger:
             if each.ended in ("refused", "denied"):
                 self._add_refusal(call, counts=each.ended == "refused")
             elif each.ended == "ok":
-                digest_untimed = partial(bytes.fromhex, each.untimed or each.told)
-                self._add_success(call, bytes.fromhex(each.told), digest_untimed, each.writes)
+                untimed = bytes.fromhex(each.untimed or each.told)
+                self._add_success(call, Told(bytes.fromhex(each.told), untimed=untimed), each.writes)
             else:
                 self._add_result(call, bytes.fromhex(each.told), is_error=True)
 
@@ -225,11 +240,6 @@ def digest_result(content: str) -> bytes:
 def digest_untimed_result(content: str) -> bytes:
     """Return a digest that is the same for results that differ in times only."""
     return digest_result(mask_times(content))
-
-
-def _digest_untimed_end(text: str, length: int) -> bytes:
-    """Return the digest, without times, of the result at the end of a text."""
-    return digest_untimed_result(text[len(text) - length :])
 
 
 def is_poll(use: ToolUse, spec: ToolSpec | None) -> bool:
