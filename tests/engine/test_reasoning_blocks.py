@@ -14,7 +14,7 @@ from tests import anthropic_wire, responses_wire
 from tests.engine.running import agent, journal
 from tests.fake_endpoint import Answer, Behaviour, FakeEndpoint, Policy, Request, refuses
 from tests.models.chat import HELLO
-from treadle.api.engine import create_engine
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.domain.events import LlmRetry
 from treadle.domain.messages import Message, Text, Thinking, ToolUse, user
@@ -227,6 +227,48 @@ def test_a_provider_that_refuses_unsigned_reasoning_gets_one_retry_without_it(
     ran = run(tmp_path, mode, policy=answer)
     assert ran.outcomes == ["completed"]
     assert [retry.plain for retry in ran.retries] == [True]
+
+
+@pytest.mark.parametrize("mode", [ANTHROPIC, RESPONSES])
+@pytest.mark.parametrize("then", ["", "restart", "fork", "compaction"])
+def test_refused_thinking_is_not_sent_by_later_runs(tmp_path: Path, mode: ApiMode, then: str) -> None:
+    opening = [blocks(BLOCK) if mode == ANTHROPIC else items(ITEM)] * 2
+    left = [*opening, *[make_answer(mode)] * 5]
+
+    def answer(request: Request) -> Behaviour:
+        if b"THOUGHT" in request.body:
+            return refuses(400, {"error": {"message": "messages.1.content.0: bad block", "type": "x"}})
+        return left.pop(0)
+
+    async def work() -> tuple[int, list[str]]:
+        async with FakeEndpoint(policy=answer) as server:
+
+            def open_engine() -> HostedEngine:
+                engine = create_engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path / "home"))
+                engine.add_provider("fake", base_url=server.url, api_mode=mode, api_key="sk-fake-1234")
+                engine.add_tools(look)
+                return engine
+
+            hero = agent(model="fake/deepseek-v4", tools=[look], retry={"attempts": 0})
+            async with open_engine() as engine:
+                first = await engine.run(hero, "one", session="s")
+                refused = len([each for each in server.requests if b"THOUGHT" in each.body])
+                if then == "compaction":
+                    await engine.run(hero, "/compact", session="s")
+                results = [] if then == "restart" else [await follow(engine, hero, first)]
+            if then == "restart":
+                async with open_engine() as engine:
+                    results = [await follow(engine, hero, first)]
+            sent = [each for each in server.requests if b"THOUGHT" in each.body]
+            assert len(sent) == refused, "run 2 sends no thinking that was refused"
+            return refused, [result.outcome for result in (first, *results)]
+
+    async def follow(engine: HostedEngine, hero: treadle.Agent, first: treadle.Result) -> treadle.Result:
+        if then == "fork":
+            return await engine.wait(await engine.fork(first.run_id, message="two"))
+        return await engine.run(hero, "two", session="s")
+
+    assert asyncio.run(work()) == (1, ["completed", "completed"])
 
 
 @pytest.mark.parametrize(

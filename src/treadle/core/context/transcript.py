@@ -122,6 +122,22 @@ def make_transcript(messages: Iterable[Message]) -> Transcript:
     return transcript
 
 
+def remove_unsigned_thinking(message: Message, provider: str, model: str) -> Message:
+    """Return the message without the thinking of this model that has no signature or seal."""
+    if message.role != "assistant":
+        return message
+    kept = tuple([part for part in message.parts if not _is_unsigned_thinking(part, provider, model)])
+    return message if len(kept) == len(message.parts) else structs.replace(message, parts=kept)
+
+
+def _is_unsigned_thinking(part: Part, provider: str, model: str) -> bool:
+    return (
+        isinstance(part, Thinking)
+        and (part.is_from(provider, model) or part.is_block_from(provider, model))
+        and not part.belongs_to(provider, model)
+    )
+
+
 def make_call_ids_unique(parts: tuple[Part, ...], taken: Callable[[str], bool], prefix: str) -> tuple[Part, ...]:
     """Return the parts of a reply with call IDs that are new to the run, changed only where necessary."""
     used: set[str] = set()

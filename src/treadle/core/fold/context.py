@@ -16,7 +16,7 @@ from treadle.domain import events as e
 from treadle.domain.messages import Message, user
 
 
-def _replace_transcript(state: RunState, messages: Iterable[Message]) -> None:
+def replace_transcript(state: RunState, messages: Iterable[Message]) -> None:
     """Replace the transcript with these messages, in a form that no provider rejects."""
     state.transcript = make_transcript(messages)
     state.context.tokens.invalidate()
@@ -33,7 +33,7 @@ def _allow_retry(state: RunState) -> None:
 def _on_context_trimmed(state: RunState, data: e.ContextTrimmed) -> None:
     messages, (first, last) = state.transcript.messages, data.dropped
     left = [*messages[:first], *(messages[index] for index in data.kept), *messages[last:]]
-    _replace_transcript(state, truncate_results(left, frozenset(data.results), data.longest))
+    replace_transcript(state, truncate_results(left, frozenset(data.results), data.longest))
     state.context.stages_used.add(data.stage)
     _allow_retry(state)
 
@@ -60,7 +60,7 @@ def _on_context_compacted(state: RunState, data: e.ContextCompacted) -> None:
     messages = state.transcript.messages
     kept = [messages[index] for index in data.kept]
     summary = make_summary_message(data.summary, data.record)
-    _replace_transcript(state, [*messages[: data.first], summary, *kept, *messages[data.last :]])
+    replace_transcript(state, [*messages[: data.first], summary, *kept, *messages[data.last :]])
     state.context.is_compacting, state.context.compaction = False, data
     state.context.stages_used.add(data.stage)
     state.spend(data.usage, data.duration_ms, data.cost)
@@ -73,13 +73,13 @@ def _on_context_compacted(state: RunState, data: e.ContextCompacted) -> None:
 def _on_segment_opened(state: RunState, data: e.SegmentOpened) -> None:
     state.segment, state.segment_at = data, state.latest_at
     if data.reason == "reset":
-        _replace_transcript(state, ())
+        replace_transcript(state, ())
 
 
 @on(e.CompactionUndone)
 def _on_compaction_undone(state: RunState, data: e.CompactionUndone) -> None:
     messages = state.transcript.messages
-    _replace_transcript(state, [*messages[: data.first], *data.messages, *messages[data.last :]])
+    replace_transcript(state, [*messages[: data.first], *data.messages, *messages[data.last :]])
 
 
 @on(e.MessagePinned)
@@ -90,7 +90,7 @@ def _on_message_pinned(state: RunState, data: e.MessagePinned) -> None:
         messages.append(pinned)
     else:
         messages[data.index] = pinned
-    _replace_transcript(state, messages)
+    replace_transcript(state, messages)
 
 
 @on(e.CommandObeyed)

@@ -1,5 +1,7 @@
 """Folding steps and model calls."""
 
+from treadle.core.context.transcript import remove_unsigned_thinking
+from treadle.core.fold.context import replace_transcript
 from treadle.core.fold.registry import on
 from treadle.core.retry import MAX_KEYS
 from treadle.core.state import RunState, join_messages
@@ -85,6 +87,8 @@ def _on_llm_response(state: RunState, data: e.LlmResponse) -> None:
 
 def _add_reply(state: RunState, data: e.LlmResponse, parts: tuple[Part, ...]) -> None:
     """Add the model's reply to the transcript, and take in the provider's count."""
+    if state.attempts.plain and state.model is not None:
+        parts = _drop_refused_thinking(state, parts, state.model.provider, state.model.model)
     transcript, before, usage = state.transcript, state.transcript.tokens, data.usage
     if data.window_full:
         state.context.ceiling = int(before * REFUSED_SIZE_SHARE)
@@ -94,6 +98,16 @@ def _add_reply(state: RunState, data: e.LlmResponse, parts: tuple[Part, ...]) ->
     if not usage.estimated:
         counted = usage.input_tokens + usage.output_tokens
         state.context.tokens.report(counted, transcript.tokens, usage.output_tokens, transcript.tokens - before)
+
+
+def _drop_refused_thinking(state: RunState, parts: tuple[Part, ...], provider: str, model: str) -> tuple[Part, ...]:
+    """Remove unsigned thinking from the transcript, since the model has accepted the conversation only without it.
+    Return the parts of the reply without it: later runs of the session must not send it either."""
+    messages = state.transcript.messages
+    kept = [remove_unsigned_thinking(message, provider, model) for message in messages]
+    if any(one is not other for one, other in zip(kept, messages, strict=True)):
+        replace_transcript(state, kept)
+    return remove_unsigned_thinking(Message("assistant", parts), provider, model).parts
 
 
 def _add_call_secret(state: RunState, call_id: str, name: str) -> None:
