@@ -2,6 +2,7 @@
 
 from typing import Any, get_args
 
+import msgspec
 import pytest
 
 from tests import anthropic_wire, responses_wire
@@ -126,6 +127,19 @@ def chat_end(streamed: str, final: str) -> Completed | Failed:
     return end
 
 
+def anthropic_end(streamed: str, final: str) -> Completed | Failed:
+    """The whole input comes with the block, and again in pieces."""
+    whole = msgspec.json.decode(final or "{}")
+    pieces = [
+        anthropic_wire.opens(0, "tool_use", id="c1", name="add", input=whole),
+        anthropic_wire.more(0, "input_json_delta", partial_json=streamed),
+        anthropic_wire.closes(0),
+    ]
+    [*_, end] = anthropic_wire.events_of(Answer(anthropic_wire.stream(pieces, stop="tool_use")))
+    assert isinstance(end, Completed | Failed)
+    return end
+
+
 @pytest.mark.parametrize(
     ("streamed", "final", "runs"),
     [
@@ -139,6 +153,7 @@ def chat_end(streamed: str, final: str) -> Completed | Failed:
 )
 def test_a_call_with_two_different_arguments_is_not_run(streamed: str, final: str, runs: bool) -> None:
     for end in (
+        anthropic_end(streamed, final),
         chat_end(streamed, final),
         responses_end(streamed, final),
         responses_end(streamed, streamed, final),
@@ -156,6 +171,19 @@ def test_a_call_with_two_different_arguments_is_not_run(streamed: str, final: st
         ("openai/gpt-5-mini", ("minimal", "low", "medium", "high", "high")),
         ("gpt-5.1-codex-max", ("low", "low", "medium", "high", "xhigh")),
         ("gpt-5.2", ("low", "low", "medium", "high", "xhigh")),
+        ("gpt-5.1", ("low", "low", "medium", "high", "high")),
+        ("gpt-5-codex", ("low", "low", "medium", "high", "high")),
+        ("gpt-5.2-chat-latest", ("low", "low", "medium", "high", "high")),
+        ("gpt-5.3-codex", ("low", "low", "medium", "high", "xhigh")),
+        ("gpt-6-sol", ("low", "low", "medium", "high", "xhigh")),
+        ("gemini-3.5-flash", ("minimal", "low", "medium", "high", "high")),
+        ("gemini-3.1-pro-preview", ("low", "low", "medium", "high", "high")),
+        ("claude-opus-4-20250514", ("low", "low", "medium", "high", "high")),
+        ("claude-opus-4-6", ("low", "low", "medium", "high", "high")),
+        ("us.anthropic.claude-opus-4-7-v1:0", ("low", "low", "medium", "high", "xhigh")),
+        ("anthropic/claude-opus-5.5", ("low", "low", "medium", "high", "xhigh")),
+        ("claude-sonnet-5", ("low", "low", "medium", "high", "xhigh")),
+        ("claude-sonnet-4-6", ("low", "low", "medium", "high", "high")),
         ("o3", ("low", "low", "medium", "high", "high")),
         ("claude-opus-4-7", ("low", "low", "medium", "high", "xhigh")),
         ("deepseek-chat", ("low", "low", "medium", "high", "high")),

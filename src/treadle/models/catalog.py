@@ -17,7 +17,8 @@ _OPENAI_REASONING_MODELS = re.compile(r"(?:openai/)?(?:o\d|gpt-(?:[5-9]|\d\d)(?!
 """OpenAI models that reason and return their reasoning encrypted."""
 _MINIMAL_EFFORT_MODELS = re.compile(r"(?:^|/)(?:gpt-5(?!\.|\d|.*(?:codex|pro|chat))|gemini-(?:[3-9]|\d\d).*flash)")
 _HIGHEST_EFFORT_MODELS = re.compile(
-    r"(?:^|/)(?:gpt-5\.1-codex-max|gpt-5\.(?:[2-9]|\d\d)|gpt-(?:[6-9]|\d\d)|claude-opus-(?:4[-.](?:[7-9]|\d\d)|[5-9]))"
+    r"(?:^|[/.])(?:gpt-5\.1-codex-max|gpt-(?:5\.(?:[2-9]|\d\d)|[6-9]|\d\d)(?!.*chat)"
+    r"|claude-opus-(?:4[-.](?:[7-9]|\d\d)|[5-9])(?!\d)|claude-(?:sonnet|fable|mythos)-[5-9])"
 )
 """Models with the reasoning efforts `minimal` and `xhigh`."""
 _REASONING_RETURNED_MODELS = re.compile(r"(?:^|[/.])(?:kimi|glm|minimax|moonshot)", re.IGNORECASE)
