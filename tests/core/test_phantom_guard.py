@@ -16,6 +16,7 @@ from treadle.core.guards import phantom
 from treadle.core.guards.sentences import find_answer_claims
 from treadle.core.steps import CallModel, Finish
 from treadle.domain import events as e
+from treadle.domain.messages import user
 from treadle.domain.tools import Effect, ToolSpec
 
 ANSWERS: dict[str, list[dict[str, Any]]] = {
@@ -135,6 +136,35 @@ def test_an_agent_without_tools_is_not_challenged_and_its_claims_are_marked(
     step = scenario.decision()
     assert isinstance(step, Finish)
     assert (step.outcome.text, step.outcome.unverified_claim) == (answer, claim)
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "is_marked"),
+    [
+        ("Translate: Ich habe den Brief geschickt.", "I have sent the letter to the bank.", False),
+        ("\u00dcbersetze ins Englische: Ich habe die Datei gel\u00f6scht.", "I have deleted the file.", False),
+        ("Tell me a story.", "I sent the letter. The rain had not stopped. I booked a room at the hotel.", False),
+        ("Summarise this thread.", "- Deployed the new version to production\n- Sent the report to Bob", False),
+        ("Let us role-play: you are a captain.", "Aye! I have sent the crew a message.", False),
+        ("Write release notes from these commits.", "Fixed the login bug. Removed the old endpoint.", False),
+        ("Proofread: i has sent the mail to bob", "I have sent the email to Bob.", False),
+        ("Write my diary of today.", "Monday: I booked the flight and sent the email to Ann.", False),
+        ("Tell Bob that we meet at noon.", "I have sent the email to Bob.", True),
+        ("Draft a letter and send it to Bob.", "I have sent the letter to Bob by email.", True),
+        ("Summarise the thread and delete the mails.", "I have deleted the emails.", True),
+    ],
+)
+def test_texts_for_others_by_an_agent_without_tools_are_not_claims(
+    asked: str, answer: str, is_marked: bool
+) -> None:
+    scenario = RunScenario()
+    scenario.happens(e.RunStart(()), e.UserMessage(user(asked)))
+    scenario.asks()
+    scenario.replies(text=answer)
+    step = scenario.decision()
+    assert isinstance(step, Finish)
+    assert step.outcome.kind == "completed"
+    assert bool(step.outcome.unverified_claim) is is_marked
 
 
 @pytest.mark.parametrize("first", [EDIT, PLAN])

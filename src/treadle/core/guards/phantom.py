@@ -1,7 +1,8 @@
 """Guard against answers that claim what no call has done.
 
 The model is asked once; then the answer is delivered with the claim marked as unverified. Agents without tools are
-not asked, since they could not do it; what their answer itself contains does not count. Only claims in English are
+not asked, since they could not do it; what their answer itself contains does not count, nor a text that they were
+asked to write for others, such as a story. Only claims in English are
 found."""
 
 import re
@@ -38,6 +39,20 @@ _GENERAL: Final = "bash shell command exec python code terminal"
 
 _WRITTEN_IN_ANSWERS: Final[tuple[Act, ...]] = ("create", "change")
 """Acts that an answer with a block of text or code may itself be."""
+_TEXT_TASK: Final = re.compile(
+    r"\b(?:translat|story|stories|novel|fiction|tale\b|fable\b|poem|poet|song|lyrics|verse|role-?play|pretend|imagine"
+    r"|act as\b|character|summar|tl;dr|rewrit|reword|rephras|paraphras|proofread|correct (?:the|this|my)|grammar"
+    r"|diary|draft|letter\b|resume\b|r\u00e9sum\u00e9|cv\b|cover letter|dialogue|screenplay|scene\b|changelog"
+    r"|release notes|commit message|minutes of|transcri|\u00fcbersetz|tradu)"
+    r"|\u7ffb\u8bd1|\u043f\u0435\u0440\u0435\u0432\u0435\u0434",
+    re.IGNORECASE,
+)
+"""Requests for a text in which "I" is not the agent, or which tells what others did."""
+_ORDER: Final = re.compile(
+    r"\b(?:send|email|e-mail|book|schedule|delete|deploy|publish|upload|order|cancel|pay|refund|invite|submit)\b",
+    re.IGNORECASE,
+)
+"""Requests for an act outside the conversation."""
 _WORD: Final = re.compile(r"\w{2,}")
 _WORK_WORDS: Final = 25
 """Number of different words outside its claims that make an answer more than a claim."""
@@ -67,10 +82,21 @@ def find_unverified_claim(state: RunState) -> ActionClaim | None:
     claims = find_answer_claims(state.answer, '{["' if state.agent.output is not None else "{[")
     if not claims:
         return None
-    if not has_tools(state) and _has_block(state.answer):
-        claims = [claim for claim in claims if claim.act not in _WRITTEN_IN_ANSWERS]
+    if not has_tools(state):
+        if _writes_for_others(state):
+            return None
+        if _has_block(state.answer):
+            claims = [claim for claim in claims if claim.act not in _WRITTEN_IN_ANSWERS]
     done = list(_list_successful_tools(state))
     return next((claim for claim in claims if not any(_supports(spec, claim) for spec in done)), None)
+
+
+def _writes_for_others(state: RunState) -> bool:
+    """Return whether the answer is a text in other words than the agent's own, such as a story or a translation."""
+    if _ORDER.search(state.submitted_text) is not None:
+        return False
+    asked = [message.text for message in state.transcript.messages if message.role == "user"]
+    return any(_TEXT_TASK.search(text) is not None for text in (state.agent.persona, *asked))
 
 
 def choose_answer(state: RunState) -> tuple[str, str]:
