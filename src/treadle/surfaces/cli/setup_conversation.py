@@ -69,7 +69,10 @@ class AppliedSetup(Struct, frozen=True):
 async def hold_setup(home: Home, surface: SetupFunctions) -> AppliedSetup | None:
     """Ask until a model is set up. Return None if the user leaves."""
     surface.say(LOOKING)
-    found = (await find_models(home))[:MAX_LISTED_MODELS]
+    models, problems = await find_models(home)
+    found = models[:MAX_LISTED_MODELS]
+    for problem in problems:
+        surface.say(problem)
     surface.say(INTRO)
     for number, model in enumerate(found, start=1):
         surface.say(f"  {number}. {model.name} ({model.source})")
