@@ -4,16 +4,19 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import treadle
 from tests.engine.running import opened
 from treadle.config.home import SMALL_MODEL_PERSONA, Home
 from treadle.domain.agents import AgentSpec
-from treadle.domain.events import RunStart
+from treadle.domain.events import MemoryRecalled, RunStart
 from treadle.ports.model import ModelRequest
 from treadle.surfaces.cli.activity import activity
-from treadle.testing.models import ScriptedModel, say
+from treadle.testing.models import ScriptedFailure, ScriptedModel, ask, call, say
+
+SMALL, LARGE = 135_000_000, 70_000_000_000
 
 
 def run_on(
@@ -75,3 +78,98 @@ def test_an_agent_that_names_its_tools_keeps_them(tmp_path: Path) -> None:
 def test_a_program_gives_a_small_model_the_tools_of_its_agent() -> None:
     spec = treadle.Agent(name="own", model="local/smollm2", tools=["read_file"]).spec
     assert spec.small_models.tools is None
+
+
+def size_models(tmp_path: Path, first: int, second: int) -> Home:
+    """Return a home in which `scripted/x` and `second/y` have these sizes."""
+    home = tmp_path / "home"
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text(
+        "defaults: {model: scripted/x}\n"
+        f"models: {{scripted/x: {{parameters: {first}}}, second/y: {{parameters: {second}}}}}\n"
+    )
+    return Home(home)
+
+
+def tool_names(request: ModelRequest) -> set[str]:
+    return {tool.name for tool in request.preamble.tools}
+
+
+@pytest.mark.parametrize(("first", "second"), [(SMALL, LARGE), (LARGE, SMALL)])
+def test_a_session_continues_on_a_model_of_another_size(tmp_path: Path, first: int, second: int) -> None:
+    home = size_models(tmp_path, first, second)
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "notes.txt").write_text("warp and weft\n")
+    small, large = (
+        ScriptedModel(say("Hello.")),
+        ScriptedModel(ask(call("read_file", path="notes.txt")), say("Warp.")),
+    )
+    models = {SMALL: small, LARGE: large}
+
+    async def scenario() -> None:
+        async with opened(tmp_path, models[first]) as engine:
+            engine.add_model("second", models[second])
+            for model in ("scripted/x", "second/y"):
+                options: Any = {"session": "s", "workspace": tmp_path / "work", "user": "ann"}
+                result = await engine.run(home.agent("default"), "Read notes.txt.", model=model, **options)
+                assert result.outcome == "completed"
+
+    asyncio.run(scenario())
+    assert tool_names(small.requests[0]) == set()
+    assert all("read_file" in tool_names(request) for request in large.requests)
+    seen = str(list(models[second].requests[0].conversation.messages))
+    assert ("Hello." if first == SMALL else "warp and weft") in seen
+
+
+def test_a_small_fallback_in_the_middle_of_a_run_keeps_its_tools(tmp_path: Path) -> None:
+    home = size_models(tmp_path, LARGE, SMALL)
+    first = ScriptedModel(
+        ask(call("recall", text="warp")),
+        ScriptedFailure("auth", "the key is wrong", retryable=False, next_model=True),
+    )
+    second = ScriptedModel(say("Done."))
+
+    async def scenario() -> None:
+        async with opened(tmp_path, first) as engine:
+            engine.add_model("second", second)
+            spec = msgspec.structs.replace(home.agent("default"), fallbacks=("second/y",))
+            result = await engine.run(spec, "Look.", user="ann")
+            assert (result.outcome, result.text) == ("completed", "Done.")
+
+    asyncio.run(scenario())
+    assert second.requests[0].preamble == first.requests[0].preamble
+
+
+@pytest.mark.parametrize(("parameters", "recalls"), [(SMALL, False), (LARGE, True)])
+def test_a_small_model_is_shown_no_earlier_answers(tmp_path: Path, parameters: int, recalls: bool) -> None:
+    home = size_models(tmp_path, parameters, parameters)
+    model = ScriptedModel(say("Warp is blue."), say("Done."))
+
+    async def scenario() -> None:
+        async with opened(tmp_path, model) as engine:
+            for session in ("one", "two"):
+                result = await engine.run(home.agent("default"), "What is warp?", session=session, user="ann")
+            events = [event.data async for event in engine.events(result.run_id)]
+        assert any(isinstance(data, MemoryRecalled) for data in events) == recalls
+        [start] = [data for data in events if isinstance(data, RunStart)]
+        assert ("nothing recalled" in (activity(start) or "")) != recalls
+
+    asyncio.run(scenario())
+    assert ("Warp is blue." in str(list(model.requests[1].conversation.messages))) == recalls
+
+
+def test_an_agent_that_asks_for_memories_recalls_them_on_a_small_model(tmp_path: Path) -> None:
+    home = size_models(tmp_path, SMALL, SMALL)
+    spec = home.agent("default")
+    asks = msgspec.structs.replace(
+        spec, small_models=msgspec.structs.replace(spec.small_models, tools=None, recall=None)
+    )
+    model = ScriptedModel(say("Warp is blue."), say("Done."))
+
+    async def scenario() -> None:
+        async with opened(tmp_path, model) as engine:
+            for session in ("one", "two"):
+                await engine.run(asks, "What is warp?", session=session, user="ann")
+
+    asyncio.run(scenario())
+    assert "Warp is blue." in str(list(model.requests[1].conversation.messages))

@@ -52,6 +52,36 @@ def test_an_agent_from_a_template_runs_with_all_of_its_tools(name: str, tmp_path
     assert model.requests[0].preamble.system.startswith(TEMPLATES[name].persona.strip())
 
 
+WRITES = (
+    "git diff --output=x", "git log --output=x", "git status; touch x", "git diff $(touch x)", "git log > x",
+    "git show HEAD | tee x", "git diff --ext-diff", "git status && git init y", "git log `touch x`",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["reviewer", "researcher"])
+@pytest.mark.parametrize("has_git", [True, False])
+def test_a_reviewer_and_a_researcher_change_nothing(name: str, has_git: bool, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    if has_git:
+        subprocess.run(["git", "init", "-q", str(work)], check=True)
+    home = Home(tmp_path / "home")
+    home.ensure()
+    home.create_agent(name, "scripted/x", template=TEMPLATES[name])
+    tries = [call("write_file", "w", path="x", content="x"), call("edit_file", "e", path="x", old="a", new="b")]
+    tries += [call("bash", f"b{number}", command=command) for number, command in enumerate(WRITES)]
+    model = ScriptedModel(ask(*tries), say("Done."))
+
+    async def scenario() -> None:
+        async with opened(tmp_path, model) as engine:
+            result = await engine.run(home.agent(name), "Look.", workspace=work, user="ann")
+            events = [event.data async for event in engine.events(result.run_id)]
+        assert [e.call_id for e in events if isinstance(e, ToolCallEnd)] == []
+
+    asyncio.run(scenario())
+    assert sorted(path.name for path in work.iterdir()) == ([".git"] if has_git else [])
+
+
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="commands are asked about without a sandbox")
 def test_a_reviewer_reads_the_history_without_an_approval_and_changes_nothing(tmp_path: Path) -> None:
     work = tmp_path / "work"

@@ -253,6 +253,7 @@ INVOCATIONS = (
     Invocation("doctor --offline", has_real_time=True, hide=MACHINE),
     Invocation("chat --inline", (), (("", CTRL_D),)),
     Invocation("acp", (), (("", CTRL_D),)),
+    Invocation("init --yes"),
 )  # fmt: skip
 
 

@@ -2,17 +2,21 @@
 
 import asyncio
 import json
-import subprocess
+import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from subprocess import PIPE, Popen
 from typing import Any
 
 import pytest
 
 from tests.fake_endpoint import Answer, Behaviour, FakeEndpoint, Request, says
-from tests.surfaces.shell import COMMAND, Done, Shell
+from tests.surfaces.shell import COMMAND, Done, Shell, finish
 from tests.surfaces.terminal import CTRL_C, CTRL_D, Terminal
-from treadle.bootstrap.model_setup import ModelSetup
+from treadle.api.engine import create_engine
+from treadle.bootstrap.model_setup import HIDDEN, ModelSetup, check_setup, save_setup
+from treadle.config.home import Home
+from treadle.domain.errors import TreadleError
 from treadle.vault.store import VaultStore
 
 RIGHT, WRONG = "sk-right-key-123", "sk-wrong-key-456"
@@ -26,7 +30,8 @@ def answer_json(value: Any, status: int = 200) -> Answer:
 def serve(request: Request) -> Behaviour:
     """Behave like a provider with one key and two models."""
     if request.headers.get("authorization") != f"Bearer {RIGHT}":
-        return answer_json({"error": {"message": "Incorrect API key provided."}}, 401)
+        said = f"Incorrect API key provided: {request.headers.get('authorization')}."
+        return answer_json({"error": {"message": said}}, 401)
     if request.path.endswith("/models"):
         return answer_json({"object": "list", "data": [{"id": "large"}, {"id": "small"}]})
     return says("ready")
@@ -52,6 +57,10 @@ async def init(shell: Shell, *arguments: str, stdin: str = "") -> Done:
     return await shell("init", *arguments, stdin=stdin.encode())
 
 
+def start_in_bash(line: str, shell: Shell) -> Popen[bytes]:
+    return Popen(["bash", "-c", line], stdin=PIPE, stdout=PIPE, stderr=PIPE, env=shell.environment)
+
+
 def files_with(shell: Shell, text: str) -> list[str]:
     found = [path for path in shell.home.rglob("*") if path.is_file()]
     return [path.name for path in found if text.encode() in path.read_bytes()]
@@ -67,8 +76,10 @@ def test_a_key_from_standard_input_is_tested_stored_and_used(shell: Shell) -> No
         assert (done.code, applied["model"]) == (0, "own-server/small")
         assert dict(VaultStore(shell.home, {}).read().values) == {"OWN_SERVER_API_KEY": RIGHT}
         assert files_with(shell, RIGHT) == []
-        ran = await shell("run", "Hello.")
-        assert (ran.code, ran.out) == (0, "ready\n")
+        home = Home(shell.home)
+        async with create_engine(home=home) as engine:
+            assert (await engine.run(home.agent("default"), "Hello.")).text == "ready"
+        assert files_with(shell, RIGHT) == []
 
     against(shell, test)
 
@@ -77,7 +88,7 @@ def test_a_wrong_key_is_reported_in_the_words_of_the_provider_and_not_stored(she
     async def test() -> None:
         done = await init(shell, "--base-url", shell.url, "--key", "--yes", stdin=f"{WRONG}\n")
         assert done.code == 2
-        assert "Incorrect API key provided." in done.complaint
+        assert f"Incorrect API key provided: Bearer {HIDDEN}. Check the key" in done.complaint
         assert WRONG not in done.err
         assert files_with(shell, "own-server") == []
 
@@ -89,6 +100,11 @@ def test_a_wrong_key_is_reported_in_the_words_of_the_provider_and_not_stored(she
     [
         ((), "", "there is no terminal. Name what to use, and add --yes"),
         (("--base-url", NOWHERE, "--yes"), "", "could not be reached"),
+        (
+            ("--base-url", "http://ann:pass-word@127.0.0.1:9/v1", "--yes"),
+            "",
+            "Leave it out, and enter the key apart",
+        ),
         (("--base-url", "ftp://x", "--yes"), "", "base_url must be an http or https URL"),
         (("--provider", "openai", "--key", "--yes"), "short", "has fewer than 8 characters. Copy the whole key"),
         (("--provider", "openai", "--yes"), "", "Provider `openai` needs a key. Enter one, or set OPENAI_API_KEY"),
@@ -104,7 +120,47 @@ def test_bad_options_change_nothing_and_say_what_to_do(
     done = asyncio.run(init(shell, *arguments, stdin=stdin))
     assert done.code == 2
     assert words in done.complaint
+    assert "pass-word" not in done.err
     assert not (shell.home / "config.yaml").exists()
+
+
+def test_a_server_that_needs_a_key_says_how_to_enter_it(shell: Shell) -> None:
+    async def test() -> None:
+        done = await init(shell, "--base-url", shell.url, "--yes")
+        assert (done.code, "Enter its key (in a script: --key)" in done.complaint) == (2, True)
+
+    against(shell, test)
+
+
+def test_a_wrong_key_in_the_environment_is_named_and_not_passed_over(shell: Shell) -> None:
+    async def test() -> None:
+        shell.environment |= {"FAKE_API_KEY": WRONG, "TREADLE_INDEX_URL": NOWHERE}
+        given = f"providers: {{fake: {{base_url: '{shell.url}', api_key_env: FAKE_API_KEY}}}}\n"
+        shell.write("config.yaml", given)
+        done = await init(shell, "--yes")
+        assert done.code == 2
+        assert "The key in the variable FAKE_API_KEY gives no models: fake refused the key (401)" in done.err
+        assert "Replace the variable FAKE_API_KEY." in done.err
+        assert WRONG not in done.err
+        assert (shell.home / "config.yaml").read_text() == given
+
+    against(shell, test)
+
+
+def test_no_key_is_logged(shell: Shell, caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        home = Home(shell.home)
+        with caplog.at_level(logging.DEBUG):
+            setup = ModelSetup("own-server/small", base_url=shell.url, key=RIGHT)
+            save_setup(home, (await check_setup(home, setup)).setup)
+            for model in ("", "own-server/small"):
+                with pytest.raises(TreadleError) as raised:
+                    await check_setup(home, ModelSetup(model, base_url=shell.url, key=WRONG))
+                assert WRONG not in str(raised.value)
+        assert RIGHT not in caplog.text
+        assert WRONG not in caplog.text
+
+    against(shell, test)
 
 
 def test_a_second_run_replaces_nothing_silently(shell: Shell) -> None:
@@ -140,16 +196,10 @@ def test_a_default_agent_with_a_model_of_its_own_is_named(shell: Shell) -> None:
 def test_a_home_that_another_process_owns_is_set_up_and_said_so(shell: Shell) -> None:
     async def test() -> None:
         shell.write("config.yaml", f"providers: {{fake: {{base_url: '{shell.url}', api_key: {RIGHT}}}}}\n")
-        server = shell.start("serve", "--port", "0", "--json")
-        try:
-            assert server.stdout is not None
-            await asyncio.to_thread(server.stdout.readline)
+        async with create_engine(home=Home(shell.home)):
             done = await init(shell, "-m", "fake/small", "--yes")
-            assert "Another process owns this home." in done.err
-            assert done.code == 0
-        finally:
-            server.kill()
-            await asyncio.to_thread(server.communicate)
+        assert "Another process owns this home." in done.err
+        assert done.code == 0
 
     against(shell, test)
 
@@ -166,17 +216,14 @@ def test_a_download_that_fails_says_why_and_changes_nothing(shell: Shell, limit:
 
     async def test() -> None:
         async with FakeEndpoint(policy=index) as server:
-            address = NOWHERE if limit == "offline" else server.url
-            environment = {**shell.environment, "TREADLE_INDEX_URL": address}
-            line = f"ulimit -f {'unlimited' if limit == 'offline' else '16'}; exec {COMMAND} init --local --yes"
-            process = await asyncio.create_subprocess_exec(
-                "bash", "-c", line, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment
-            )
-            said = (await process.communicate())[1].decode()
-        assert process.returncode == 1
-        expected = "could not be fetched" if limit == "offline" else "cannot be stored in"
-        assert expected in said
-        assert "Traceback" not in said
+            shell.environment["TREADLE_INDEX_URL"] = NOWHERE if limit == "offline" else server.url
+            if limit == "offline":
+                done = await init(shell, "--local", "--yes")
+            else:
+                line = f"ulimit -f 16; exec {COMMAND} init --local --yes"
+                done = await finish(await asyncio.to_thread(start_in_bash, line, shell))
+        assert done.code == 1
+        assert ("could not be fetched" if limit == "offline" else "cannot be stored in") in done.err
         assert not (shell.home / "config.yaml").exists()
 
     asyncio.run(test())
@@ -192,12 +239,17 @@ def test_questions_lead_to_a_model_and_the_key_is_not_shown(shell: Shell, tmp_pa
             terminal.types("what?\n")
             await terminal.shows("Write a number of the list")
             await terminal.shows("Number, k, u")
+            terminal.types("k\n")
+            await terminal.shows("Provider (")
+            terminal.types("nonsense\n")
+            await terminal.shows("No provider is called `nonsense`")
+            await terminal.shows("Number, k, u")
             terminal.types("u\n")
             await terminal.shows("Address")
             terminal.types(f"{shell.url}\n")
             await terminal.shows("Key of the server")
             terminal.types(f"{WRONG}\n")
-            await terminal.shows("Incorrect API key provided.")
+            await terminal.shows("Incorrect API key provided")
             await terminal.shows("Number, k, u")
             terminal.types("u\n")
             await terminal.shows("Address")

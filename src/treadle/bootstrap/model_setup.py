@@ -21,6 +21,7 @@ from treadle.domain.suggestions import find_closest
 if TYPE_CHECKING:
     from treadle.api.engine import HostedEngine
     from treadle.config.home import Home
+    from treadle.models.probe import Probe
     from treadle.models.registry import ModelRegistry
     from treadle.vault.store import VaultStore
 
@@ -48,6 +49,14 @@ class FoundModel(NamedTuple):
 
     name: str
     source: str
+
+
+class FoundModels(NamedTuple):
+    """What is found on this machine."""
+
+    models: Sequence[FoundModel]
+    problems: Sequence[str]
+    """Why keys that are set give no models: a line each."""
 
 
 class ModelSetup(Struct, frozen=True):
@@ -81,7 +90,7 @@ def make_plain_engine(home: "Home") -> "HostedEngine":
     return create_engine(home=home)
 
 
-async def find_models(home: "Home") -> list[FoundModel]:
+async def find_models(home: "Home") -> FoundModels:
     """Return the models of providers that have a key or answer on this machine, and the embedded one. Hosted
     providers are asked for their list, which is free."""
     from treadle.doctor.providers import is_local, list_callable_providers, probe_providers
@@ -94,19 +103,24 @@ async def find_models(home: "Home") -> list[FoundModel]:
         ]
         probes = await probe_providers(models, callable_names, timeout_seconds=PROBE_SECONDS)
         found: list[FoundModel] = []
+        problems: list[str] = []
         for name in callable_names:
             config = models.providers[name]
             probe = probes.get(name)
-            if config is None or probe is None or probe.verdict != "answers":
+            if config is None or probe is None:
                 continue
             keys = ", ".join(models.key_settings(name))
+            if probe.verdict != "answers":
+                why = f"{name} {probe.words.rstrip('.')}. {probe.advice}".rstrip()
+                problems += [f"The key in {keys} gives no models: {why}"] if keys else []
+                continue
             source = LOCAL_SOURCE if is_local(config) else f"key in {keys or name}"
             found += [FoundModel(f"{name}/{model}", source) for model in _order(name, list(probe.models or ()))]
     finally:
         await models.close()
     if _has_embedded():
         found.append(FoundModel(EMBEDDED, _describe_embedded(home)))
-    return found[:MAX_LISTED_MODELS]
+    return FoundModels(found[:MAX_LISTED_MODELS], problems)
 
 
 def _order(provider: str, models: Sequence[str]) -> list[str]:
@@ -203,6 +217,8 @@ def _add_provider(models: "ModelRegistry", setup: ModelSetup) -> ModelSetup:
         check_value(key_name(models, name), setup.key, forced=False)
     known = models.providers.get(name)
     if setup.base_url:
+        if "@" in urlsplit(setup.base_url).netloc:
+            raise UsageError("The address contains a user name or password. Leave it out, and enter the key apart.")
         if known is not None and known.base_url != setup.base_url:
             raise UsageError(
                 f"There is a provider `{name}` with another address. Choose another name: --provider NAME."
@@ -250,7 +266,7 @@ async def _choose_model(models: "ModelRegistry", setup: ModelSetup) -> ModelSetu
         raise UsageError(f"Provider `{name}` needs a key. Enter one, or set {key_name(models, name)}.")
     probe = await models.probe(name, KEY_PROBE_SECONDS)
     if probe.verdict in ("refused", "failing", "unreachable"):
-        raise UsageError(" ".join(filter(None, (f"{name} {probe.words.rstrip('.')}.", probe.advice))))
+        raise UsageError(" ".join(filter(None, (f"{name} {probe.words.rstrip('.')}.", _advise(setup, probe)))))
     listed = _order(name, list(probe.models or ()))
     aliased = [each for alias in ("sonnet", "gpt") for each in models.catalog.names(alias)]
     own = [each.removeprefix(f"{name}/") for each in aliased if each.startswith(f"{name}/")]
@@ -258,6 +274,15 @@ async def _choose_model(models: "ModelRegistry", setup: ModelSetup) -> ModelSetu
     if not best:
         raise UsageError(f"{name} lists no models. Name one: {name}/MODEL-ID.")
     return structs.replace(setup, model=f"{name}/{best}")
+
+
+def _advise(setup: ModelSetup, probe: "Probe") -> str:
+    """Return what to do about a provider that is being set up, and so is in no file yet."""
+    if probe.verdict != "refused":
+        return probe.advice
+    if setup.key:
+        return "Check the key, and that it belongs to this provider. Enter it again."
+    return "Enter its key (in a script: --key)." if setup.base_url else probe.advice
 
 
 # ── Saving ──

@@ -299,7 +299,7 @@ def _make_default_agent(model: str, provider: str | None = None) -> AgentSpec:
         tools=tools,
         skills=("*",),
         approvals=approvals,
-        small_models=SmallModels(tools=(), persona=SMALL_MODEL_PERSONA),
+        small_models=SmallModels(tools=(), persona=SMALL_MODEL_PERSONA, recall=0),
     )
 
 

@@ -5,6 +5,7 @@ from contextlib import closing
 
 from treadle.config.home import Home
 from treadle.doctor.findings import Finding, setting
+from treadle.domain.providers import remove_credentials
 from treadle.ports.vault import VaultError
 from treadle.ports.web_search import SearchFailed
 from treadle.tools.web.search_engines import HttpSearchEngine
@@ -20,12 +21,13 @@ async def describe_web_search(home: Home, *, offline: bool = False) -> Finding:
     settings = home.config().web_search
     if settings.engine is None:
         return setting(ABOUT, "not configured", HOW_TO_CONFIGURE, "note")
+    where = f"{settings.engine} at {remove_credentials(settings.address)}"
     if offline:
-        return setting(ABOUT, f"{settings.engine} at {settings.address}, not tried")
+        return setting(ABOUT, f"{where}, not tried")
     with closing(HomeVault(home.path, os.environ)) as vault:
         engine = HttpSearchEngine(settings, lambda name: vault.value(name) or os.environ.get(name))
         try:
             found = await engine.search(QUERY, 1)
         except (SearchFailed, VaultError) as error:
             return Finding(ABOUT, "wrong", f"{error}")
-    return Finding(ABOUT, "ok", f"{settings.engine} at {settings.address} answers ({len(found)} result)")
+    return Finding(ABOUT, "ok", f"{where} answers ({len(found)} result)")

@@ -154,6 +154,11 @@ class Loop(Struct, frozen=True, omit_defaults=True):
             raise ValueError("final_marker must not be empty")
 
 
+def _check_recall(recall: int) -> None:
+    if not 0 <= recall <= 50:
+        raise ValueError(f"recall must be from 0 to 50, found {recall}")
+
+
 class MemorySettings(Struct, frozen=True, omit_defaults=True):
     """What is recalled before a model call, and whether runs are remembered."""
 
@@ -175,8 +180,7 @@ class MemorySettings(Struct, frozen=True, omit_defaults=True):
     workspaces. Null: `workspace` for an agent with tools that work in a folder, otherwise `agent`."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.recall <= 50:
-            raise ValueError(f"recall must be from 0 to 50, found {self.recall}")
+        _check_recall(self.recall)
         if self.embedder not in ("auto", "none", "local") and "/" not in self.embedder:
             raise ValueError(f"embedder must be auto, none, local or provider/model-id, found {self.embedder}")
 
@@ -201,6 +205,12 @@ class SmallModels(Struct, frozen=True, omit_defaults=True):
     """The tools, instead of those of the agent. `[]`: none, and no skills. Null: those of the agent."""
     persona: str | None = None
     """The persona, instead of that of the agent. Null: that of the agent."""
+    recall: int | None = None
+    """Maximum memories that are recalled, instead of `memory.recall`. 0: none. Null: that of the agent."""
+
+    def __post_init__(self) -> None:
+        if self.recall is not None:
+            _check_recall(self.recall)
 
 
 class Quality(Struct, frozen=True, omit_defaults=True):

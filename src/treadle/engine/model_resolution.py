@@ -171,6 +171,7 @@ async def _make_start(run: OwnedRun, deps: EngineDeps, profile: Profile) -> tupl
         result_header="short",
         withheld=tuple([spec.name for spec in withheld if spec not in tools]),
         persona=None if agent.persona == state.agent.persona else agent.persona,
+        recall=None if agent.memory == state.agent.memory else agent.memory.recall,
     )
     return (start,)
 

@@ -181,13 +181,18 @@ def _conversation_profile(model: str, config: ProviderConfig) -> Profile:
 
 
 def find_parameters(model: str) -> int | None:
-    """Return the number of parameters that the name of a model states, or None."""
+    """Return the number of parameters that the name of a model states, or None.
+
+    Of a fine-tuned model, `ft:BASE:OWNER:…`, only the base counts, and no folder or owner before the name."""
+    name = model.rpartition("/")[2]
+    if name.startswith("ft:"):
+        name = name.split(":")[1]
     billions = [
         float(number) / (1000 if unit in "mM" else 1)
-        for number, unit in _PARAMETERS.findall(model)
+        for number, unit in _PARAMETERS.findall(name)
         if unit in "bB" or float(number) >= _LEAST_MILLIONS
     ]
-    return round(max(billions) * 1_000_000_000) if billions else None
+    return round(max(billions) * 1_000_000_000) or None if billions else None
 
 
 def _find_efforts(model: str) -> tuple[Effort, ...]:

@@ -18,10 +18,12 @@ def test_the_doctor_explains_and_probes_web_search(tmp_path: Path) -> None:
         assert (missing.state, missing.found) == ("note", "not configured")
         assert "web_search: {engine: searxng" in missing.advice
         async with serving(answer) as port:
-            line = f"web_search: {{engine: searxng, base_url: 'http://127.0.0.1:{port}'}}\n"
+            line = f"web_search: {{engine: searxng, base_url: 'http://ann:pass-word@127.0.0.1:{port}'}}\n"
             (tmp_path / "config.yaml").write_text(line)
-            assert (await describe_web_search(Home(tmp_path))).state == "ok"
-            assert (await describe_web_search(Home(tmp_path), offline=True)).state == "set"
+            probed = await describe_web_search(Home(tmp_path))
+            configured = await describe_web_search(Home(tmp_path), offline=True)
+            assert (probed.state, configured.state) == ("ok", "set")
+            assert "pass-word" not in f"{probed} {configured}"
         stopped = await describe_web_search(Home(tmp_path))
         assert stopped.state == "wrong"
         assert "could not be reached" in stopped.found

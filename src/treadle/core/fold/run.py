@@ -51,6 +51,9 @@ def _on_run_start(state: RunState, data: e.RunStart) -> None:
     state.prompt.guidance, state.prompt.result_header = data.guidance, data.result_header
     if data.persona is not None:
         state.agent = msgspec.structs.replace(state.agent, persona=data.persona)
+    if data.recall is not None:
+        memory = msgspec.structs.replace(state.agent.memory, recall=data.recall)
+        state.agent = msgspec.structs.replace(state.agent, memory=memory)
     set_preamble(state, data.tools, state.prompt.recalled)
     limit = state.agent.limits.deadline_seconds
     state.deadline = None if limit is None else state.latest_at + limit

@@ -86,6 +86,8 @@ class RunStart(EventData, frozen=True):
     """Tools of the agent that the run does not have, because its model is small."""
     persona: str | None = None
     """The persona for a small model; null: that of the agent."""
+    recall: int | None = None
+    """Maximum memories that are recalled for a small model; null: that of the agent."""
 
 
 ModelChoice = Literal["tier", "fallback"]

@@ -52,11 +52,8 @@ def activity(data: e.EventData, width: int = NARROW) -> str | None:
             return f"  connected to the MCP server {server} ({one_line(title, WIDTH)})"
         case e.McpDisconnected(server=server, reason=reason):
             return f"  lost the MCP server {server}: {one_line(reason, WIDTH)}"
-        case e.RunStart(withheld=withheld) if withheld:
-            return (
-                f"small model (under one billion parameters): {len(withheld)} tools withheld; "
-                "`--tools @small` gives it some"
-            )
+        case e.RunStart():
+            return _describe_small_model(data)
         case e.RunRecovered(reason=reason):
             return f"recovered: {reason}"
         case e.MessageSteered(message=message):
@@ -68,6 +65,14 @@ def activity(data: e.EventData, width: int = NARROW) -> str | None:
                 or _describe_context(data)
                 or _describe_family(data)
             )
+
+
+def _describe_small_model(start: e.RunStart) -> str | None:
+    """Return what a run does without because its model is small, and how to get it."""
+    missing = [f"{len(start.withheld)} tools withheld"] if start.withheld else []
+    missing += ["nothing recalled"] if start.recall == 0 else []
+    how = "; `--tools @small` gives it some" if start.withheld else ""
+    return f"small model (under one billion parameters): {', '.join(missing)}{how}" if missing else None
 
 
 def _describe_error(error: e.ToolCallError) -> str:

@@ -18,7 +18,7 @@ from treadle.bootstrap.model_setup import (
     save_setup,
 )
 from treadle.config.home import Home
-from treadle.domain.errors import TreadleError
+from treadle.domain.errors import TreadleError, UsageError
 
 Ask = Callable[[str], Awaitable[str | None]]
 """Returns the answer to a question; None if the user leaves."""
@@ -31,6 +31,7 @@ KEY_ROW, SERVER_ROW = "Enter the key of a provider", "Enter the address of a ser
 CHOICE = "Number, k, u, or provider/model-id:"
 UNKNOWN = "Write a number of the list, k, u, or provider/model-id. Ctrl-D leaves."
 PROVIDER = "Provider ({names}):"
+UNKNOWN_PROVIDER = "No provider is called `{name}`. Choose one of {names}, or enter the address of a server."
 ADDRESS = "Address, for example http://127.0.0.1:8000/v1:"
 KEY = "Key of {name} (not shown):"
 OPTIONAL_KEY = "Key of the server, or Enter for none (not shown):"
@@ -69,7 +70,10 @@ class AppliedSetup(Struct, frozen=True):
 async def hold_setup(home: Home, surface: SetupFunctions) -> AppliedSetup | None:
     """Ask until a model is set up. Return None if the user leaves."""
     surface.say(LOOKING)
-    found = (await find_models(home))[:MAX_LISTED_MODELS]
+    models, problems = await find_models(home)
+    found = models[:MAX_LISTED_MODELS]
+    for problem in problems:
+        surface.say(problem)
     surface.say(INTRO)
     for number, model in enumerate(found, start=1):
         surface.say(f"  {number}. {model.name} ({model.source})")
@@ -110,6 +114,8 @@ async def read_key(home: Home, surface: SetupFunctions) -> ModelSetup | None:
     provider = await surface.ask(PROVIDER.format(names=names))
     if not provider:
         return None if provider is None else ModelSetup()
+    if provider.strip() not in models.providers:
+        raise UsageError(UNKNOWN_PROVIDER.format(name=provider.strip(), names=names))
     key = await surface.ask_hidden(KEY.format(name=provider.strip()))
     return None if key is None else ModelSetup(provider=provider.strip(), key=key.strip())
 

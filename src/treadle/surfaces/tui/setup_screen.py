@@ -87,12 +87,15 @@ class SetupScreen(Screen[AppliedSetup | None]):
 
     async def _look(self) -> None:
         try:
-            self._found = await find_models(self._link.home)
+            models, problems = await find_models(self._link.home)
         except TreadleError as error:
             self._say("intro", str(error), self._palette.error)
             return
+        self._found = list(models)
         if self._answer is None:
             self._show_list()
+            if problems:
+                self._say("hint", " ".join(problems), self._palette.error)
 
     def _say(self, where: str, text: str, style: Style) -> None:
         self.query_one(f"#{where}", Static).update(Text(one_line(text), style))

@@ -135,7 +135,10 @@ async def _choose(home: Home, replace: bool) -> AppliedSetup | None:
     if home.config().defaults.model is not None and not replace:
         return None
     tried: set[str] = set()
-    for found in await find_models(home):
+    models, problems = await find_models(home)
+    for problem in problems:
+        alert(problem)
+    for found in models:
         provider = found.name.partition("/")[0]
         if provider in tried:
             continue
