@@ -137,6 +137,7 @@ ALL_ALLOWED = {"approvals": {"default": "ask", "rules": [{"tool": "apply_patch",
         (WRITES_DENIED, (UPDATE, ADD), False),
         (EDITS_DENIED, (ADD,), True),
         (EDITS_DENIED, (UPDATE,), False),
+        (EDITS_DENIED, ("*** Update File: a.txt\n*** Move to: b.txt\n@@\n-one\n+1\n",), False),
         (ALL_ALLOWED, (UPDATE, ADD), True),
     ],
 )

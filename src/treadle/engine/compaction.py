@@ -114,7 +114,7 @@ class SummaryWriter:
         self._preamble = Preamble(make_instructions(may_save_conversation(state)), ())
         self._focus = state.command.focus if isinstance(state.command, CompactSession) else ""
         record = make_record(self._span, list_summaries(self._span), state.tools)
-        self._record = render_record(record, max_record_tokens(state.window))
+        self._record = redactor.redact(render_record(record, max_record_tokens(state.window))).text
         self._usage = Usage()
         self._calls = 0
         self._prompt = ""

@@ -197,7 +197,8 @@ class Player:
         if unsure := explain_doubt(recorded):
             return unsure
         writer = agent.compaction.model
-        if writer is not None and isinstance(recorded, e.CompactionStarted) and today == "compaction_started":
+        depends = isinstance(recorded, e.CompactionStarted | e.ContextCompacted)
+        if writer is not None and depends and today in ("compaction_started", "context_compacted"):
             return f"the journal does not record the profile of {writer}, which writes the summaries."
         return ""
 

@@ -159,3 +159,33 @@ def test_a_patch_that_does_not_apply_is_shown_as_it_is(workspace: Path) -> None:
     change = find_change("apply_patch", {"input": patch}, workspace)
     assert change is not None
     assert change.lines == patch.split("\n")
+
+
+def test_a_patch_with_two_names_of_one_file_does_not_wait_for_itself(workspace: Path) -> None:
+    (workspace / "f").write_text("a\nb\n")
+    (workspace / "link").symlink_to("f")
+    sections = "*** Update File: f\n@@\n-a\n+x\n*** Update File: link\n@@\n-b\n+y\n"
+    assert "are the same file" in refused(workspace, "apply_patch", input=f"{BEGIN}\n{sections}{END}")
+    assert (workspace / "f").read_text() == "a\nb\n"
+
+
+def test_a_file_that_is_not_text_can_be_moved(workspace: Path) -> None:
+    (workspace / "f").write_bytes(b"\0\1")
+    call(workspace, "apply_patch", input=f"{BEGIN}\n*** Update File: f\n*** Move to: g\n{END}")
+    assert (workspace / "g").read_bytes() == b"\0\1"
+
+
+def test_edits_that_end_where_they_began_are_an_error(workspace: Path) -> None:
+    (workspace / "f").write_text("a\nb\n")
+    edits = [{"old": "a", "new": "c"}, {"old": "c", "new": "a"}]
+    assert "has the new text already" in refused(workspace, "edit_file", path="f", edits=edits)
+
+
+@pytest.mark.parametrize(
+    ("text", "old"),
+    [("\u201c" * 200_000, '"' * 3000), ("    a\n" * 100_000, "a\n" * 1000), ("e\u0301" * 200_000, "\u00e9" * 1000)],
+    ids=["quotes", "lines", "accents"],
+)
+def test_a_text_that_matches_everywhere_is_counted_up_to_a_limit(workspace: Path, text: str, old: str) -> None:
+    (workspace / "f").write_text(text)
+    assert "occurs at least 100 times" in refused(workspace, "edit_file", path="f", old=old, new="x")

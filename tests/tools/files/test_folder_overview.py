@@ -51,15 +51,16 @@ def test_names_links_and_hidden_folders_give_nothing_away(workspace: Path, tmp_p
     assert make_folder_overview(tmp_path / "missing") == ""
 
 
-def test_the_state_of_a_repository_is_read_without_running_git(workspace: Path) -> None:
-    def git(*arguments: str) -> None:
-        environment = {**os.environ, "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b.c"}
-        environment |= {"GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b.c"}
-        subprocess.run(["git", "-C", str(workspace), *arguments], check=True, capture_output=True, env=environment)
+def git(folder: Path, *arguments: str) -> None:
+    environment = {**os.environ, "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b.c"}
+    environment |= {"GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a@b.c"}
+    subprocess.run(["git", "-C", str(folder), *arguments], check=True, capture_output=True, env=environment)
 
-    git("init", "-b", "feature/x")
-    git("commit", "--allow-empty", "-m", "first")
-    git("config", "core.fsmonitor", f"touch {workspace}/ran")
+
+def test_the_state_of_a_repository_is_read_without_running_git(workspace: Path) -> None:
+    git(workspace, "init", "-b", "feature/x")
+    git(workspace, "commit", "--allow-empty", "-m", "first")
+    git(workspace, "config", "core.fsmonitor", f"touch {workspace}/ran")
     overview = make_folder_overview(workspace)
     assert "git: branch feature/x, commit " in overview
     assert not (workspace / "ran").exists()
@@ -69,6 +70,36 @@ def test_the_state_of_a_repository_is_read_without_running_git(workspace: Path) 
     assert "root:" not in make_folder_overview(workspace)
     (workspace / ".git" / "HEAD").unlink()
     os.mkfifo(workspace / ".git" / "HEAD")
+    assert "git:" not in make_folder_overview(workspace)
+
+
+def test_the_state_of_a_linked_worktree_is_read(workspace: Path, tmp_path: Path) -> None:
+    main, linked = tmp_path / "main", workspace / "linked"
+    main.mkdir()
+    git(main, "init", "-b", "main")
+    git(main, "commit", "--allow-empty", "-m", "first")
+    git(main, "worktree", "add", "-b", "feature/y", str(linked))
+    assert "git: branch feature/y, commit " in make_folder_overview(linked)
+    state = main / ".git" / "worktrees" / "linked"
+    (state / "MERGE_HEAD").write_text("0\n")
+    assert "a merge in progress." in make_folder_overview(linked)
+    git(linked, "checkout", "--detach")
+    assert "git: no branch, commit " in make_folder_overview(linked)
+    (state / "HEAD").write_text("ref: refs/heads/../../config\n")
+    assert "git:" not in make_folder_overview(linked)
+
+
+def test_a_folder_that_claims_another_repository_is_told_nothing(workspace: Path, tmp_path: Path) -> None:
+    main = tmp_path / "main"
+    main.mkdir()
+    git(main, "init", "-b", "secret")
+    git(main, "commit", "--allow-empty", "-m", "first")
+    git(main, "worktree", "add", "-b", "secret-too", str(tmp_path / "linked"))
+    for target in (main / ".git", main / ".git" / "worktrees" / "linked", tmp_path / "none"):
+        (workspace / ".git").write_text(f"gitdir: {target}\n")
+        assert "secret" not in make_folder_overview(workspace)
+    (workspace / ".git").unlink()
+    os.mkfifo(workspace / ".git")
     assert "git:" not in make_folder_overview(workspace)
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from treadle.core.context.kept_record import split_record
+from treadle.core.context.kept_record import remove_marks, split_record
 from treadle.core.context.memory_prompt import remove_section
 from treadle.core.context.tokens import estimate_text
 from treadle.core.state import RunState
@@ -225,7 +225,7 @@ def make_prompt(so_far: str, piece: str, focus: str = "", record: str = "") -> s
 
 def read_summary(text: str, max_tokens: int) -> Summary | None:
     """Return the summary in a reply, with the memories in it, or None if it is empty."""
-    text_left = make_sendable(text.replace(_OPENING, "").replace(_CLOSING, "")).strip()
+    text_left = make_sendable(remove_marks(text.replace(_OPENING, "").replace(_CLOSING, ""))).strip()
     remember: tuple[str, ...] = ()
     if found := _HEADING.search(text_left):
         rest = text_left[found.end() :]

@@ -21,19 +21,34 @@ MAX_RECORD_TOKENS = 8192
 _CHARACTERS_PER_TOKEN = 4
 _OPENING = "[kept by the engine, word for word]"
 WORDS, DECISIONS, FILES, PLAN = "The user's words", "Earlier decisions", "Files touched", "Plan"
-_SHARES = {WORDS: 0.4, DECISIONS: 0.25, FILES: 0.25, PLAN: 0.1}
-"""Share of the record for each part. Where it does not suffice, the oldest entries are left out."""
-_CARRIED = {"constraints": WORDS, "decisions": DECISIONS}
-"""Sections of a summary whose entries the record takes over when the next summary replaces it."""
+CONSTRAINTS = "Earlier constraints"
+_SHARES = {WORDS: 0.35, CONSTRAINTS: 0.1, DECISIONS: 0.2, FILES: 0.25, PLAN: 0.1}
+"""Share of the record for each part. Where it does not suffice, entries are left out: of the user's words and of
+constraints those in the middle, of other parts the oldest."""
+_WITH_EARLIEST = (WORDS, CONSTRAINTS)
+_CARRIED = {"constraints": CONSTRAINTS, "decisions": DECISIONS}
+"""Sections of a summary whose entries the record takes over when the next summary replaces it. They are never taken
+for the user's words: the writer of a summary has read results of tools and files too."""
 _MAX_ITEM_CHARACTERS = 300
+MAX_SENTENCE_CHARACTERS = 1500
+"""A longer sentence of the user is cut, and says so."""
+CUT = " [cut: the rest was in the user's message]"
 _MAX_WHOLE_MESSAGE = 600
 """Of a longer message of the user, only the sentences that demand something are kept."""
-_SENTENCE_END = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
+MAX_LONG_MESSAGE = 3000
+"""Characters that are kept of one long message, such as a pasted document."""
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[\u3002\uff01\uff1f])\s*|\n+")
 _DEMANDS = re.compile(
     r"\b(?:must|never|always|do not|don['\u2019]t|only|should|shall|prefer|avoid|require|need|keep|without|instead|"
-    r"at most|at least|no more|make sure|ensure|remember|important|not|use)\b",
+    r"at most|at least|no more|make sure|ensure|remember|important|not|use|"
+    r"muss|m\u00fcssen|niemals|nie|immer|nicht|kein\w*|nur|soll\w*|bitte|ohne|stattdessen|mindestens|h\u00f6chstens|"
+    r"doit|doivent|jamais|toujours|ne pas|uniquement|seulement|sans|debe\w*|nunca|siempre|solo|s\u00f3lo|sin|"
+    r"deve\w*|sempre|mai|non|n\u00e3o|sem|apenas)\b"
+    r"|\b(?:\u043d\u0435|\u043d\u0438\u043a\u043e\u0433\u0434\u0430|\u0432\u0441\u0435\u0433\u0434\u0430|\u0442\u043e\u043b\u044c\u043a\u043e|\u043d\u0443\u0436\u043d\u043e)\b"
+    r"|\u5fc5\u987b|\u5fc5\u9808|\u4e0d\u8981|\u4e0d\u80fd|\u4e0d\u5f97|\u7981\u6b62|\u53ea\u80fd|\u59cb\u7ec8|\u8bf7\u52ff|\u5fc5\u305a|\u3057\u306a\u3044|\u306a\u3044\u3067|\u7981\u6b62|\u3060\u3051",
     re.IGNORECASE,
 )
+"""Words of several languages. Of a long message without any of them, the first and the last sentences are kept."""
 _RECALL, _CHANGED = ": recall(call_id=", "; changed since, to recall as well: "
 _MAX_CHANGES = 20
 """Changes of a file that are listed after its read. After more, it must be read again."""
@@ -48,9 +63,17 @@ class KeptRecord(Struct, frozen=True):
     decisions: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     plan: tuple[str, ...] = ()
+    constraints: tuple[str, ...] = ()
+    """As the writers of summaries noted them."""
 
     def parts(self) -> dict[str, tuple[str, ...]]:
-        return {WORDS: self.words, DECISIONS: self.decisions, FILES: self.files, PLAN: self.plan}
+        return {
+            WORDS: self.words,
+            CONSTRAINTS: self.constraints,
+            DECISIONS: self.decisions,
+            FILES: self.files,
+            PLAN: self.plan,
+        }
 
 
 def max_record_tokens(window: int) -> int:
@@ -72,6 +95,7 @@ def make_record(span: Sequence[Message], summaries: Sequence[str], tools: Mappin
         tuple(dict.fromkeys(decisions)),
         tuple(_merge_files(files, span, tools)),
         plan if plan is not None else (plans[-1] if plans else ()),
+        tuple(dict.fromkeys(item for record in before for item in record.constraints if item not in words)),
     )
 
 
@@ -84,8 +108,8 @@ def read_record(text: str) -> KeptRecord:
             found[name] += items
     for name, items in _list_sections(summary):
         if (part := _CARRIED.get(name.casefold())) is not None:
-            found[part] += items
-    return KeptRecord(*[tuple(dict.fromkeys(found[part])) for part in (WORDS, DECISIONS, FILES, PLAN)])
+            found[part] += [item[:_MAX_ITEM_CHARACTERS] for item in items]
+    return KeptRecord(*[tuple(dict.fromkeys(found[part])) for part in (WORDS, DECISIONS, FILES, PLAN, CONSTRAINTS)])
 
 
 def split_record(text: str) -> str:
@@ -99,6 +123,11 @@ def split_record(text: str) -> str:
         if not skips:
             kept.append(line)
     return "\n".join(kept).strip()
+
+
+def remove_marks(text: str) -> str:
+    """Return the text of a summary without the mark that begins a record, which its writer cannot set."""
+    return text.replace(_OPENING, "")
 
 
 def render_record(record: KeptRecord, max_tokens: int) -> str:
@@ -143,23 +172,33 @@ def _list_sections(text: str) -> Iterator[tuple[str, list[str]]]:
             yield name, items
             name, items = heading[1].strip(), []
         elif (item := _ITEM.match(line.strip())) is not None:
-            items.append(item[1].strip()[:_MAX_ITEM_CHARACTERS])
+            items.append(item[1].strip())
     yield name, items
 
 
 def _select_fitting(items: Sequence[str], max_characters: int, part: str) -> list[str]:
-    """Return the entries that fit, in order. Later ones come first, and of the user's words those that demand
-    something."""
-    ranked = sorted(
-        enumerate(items), key=lambda entry: (part == WORDS and _DEMANDS.search(entry[1]) is None, -entry[0])
-    )
-    chosen: list[int] = []
-    for at, item in ranked:
-        max_characters -= len(item) + 3
+    """Return the entries that fit, in order. Later ones come first. Of the user's words, those that demand
+    something come before others; they and constraints are taken from both ends."""
+    order = list(range(len(items) - 1, -1, -1))
+    if part == WORDS:
+        demanding = [at for at in order if _DEMANDS.search(items[at])]
+        chosen = {*demanding}
+        order = [*_alternate(demanding), *(at for at in order if at not in chosen)]
+    elif part in _WITH_EARLIEST:
+        order = _alternate(order)
+    fitting: list[int] = []
+    for at in order:
+        max_characters -= len(items[at]) + 3
         if max_characters < 0:
             break
-        chosen.append(at)
-    return [items[at] for at in sorted(chosen)]
+        fitting.append(at)
+    return [items[at] for at in sorted(fitting)]
+
+
+def _alternate(order: list[int]) -> list[int]:
+    """Return the indexes from both ends in turn."""
+    pairs = zip(order, reversed(order), strict=True)
+    return list(dict.fromkeys(at for pair in pairs for at in pair))
 
 
 # ── The user's words ──
@@ -172,10 +211,27 @@ def _list_words(message: Message) -> Iterator[str]:
     text = "\n".join(remove_section(part.text) for part in message.parts if isinstance(part, Text)).strip()
     if text.startswith(NOTE):
         return
-    for sentence in _SENTENCE_END.split(text):
-        words = " ".join(sentence.split())
-        if any(map(str.isalnum, words)) and (len(text) <= _MAX_WHOLE_MESSAGE or _DEMANDS.search(words)):
-            yield words[:_MAX_ITEM_CHARACTERS]
+    is_long = len(text) > _MAX_WHOLE_MESSAGE
+    sentences = [
+        words for each in _SENTENCE_END.split(text) if any(map(str.isalnum, words := " ".join(each.split())))
+    ]
+    if is_long:
+        demanding = [words for words in sentences if _DEMANDS.search(words)]
+        sentences = _select_ends(demanding or [*sentences[:2], *sentences[2:][-2:]])
+    for words in sentences:
+        is_cut = len(words) > MAX_SENTENCE_CHARACTERS
+        yield words[: MAX_SENTENCE_CHARACTERS - len(CUT)] + CUT if is_cut else words
+
+
+def _select_ends(sentences: Sequence[str]) -> list[str]:
+    """Return the sentences from both ends of a long message that fit."""
+    left, chosen = MAX_LONG_MESSAGE, list[int]()
+    for at in _alternate(list(range(len(sentences)))):
+        left -= min(len(sentences[at]), MAX_SENTENCE_CHARACTERS)
+        if left < 0:
+            break
+        chosen.append(at)
+    return [sentences[at] for at in sorted(chosen)]
 
 
 # ── Files and the plan ──

@@ -36,18 +36,17 @@ def fold_characters(text: str) -> str:
     return fold_others(fold_quotes(text))
 
 
-def unfold_column(line: str, column: int) -> int | None:
-    """Return the index in a line at which the folded line has this column. Return None if a folded character
-    begins before it and ends after it."""
-    if line.isascii():
-        return column
+def list_columns(line: str) -> dict[int, int]:
+    """Return the index in a line for each column of the folded line. Columns inside a character that is folded to
+    several have none."""
+    columns: dict[int, int] = {}
     at = folded = 0
     for cluster in _split_clusters(line):
-        if folded >= column:
-            break
+        columns.setdefault(folded, at)
         folded += len(fold_characters(cluster))
         at += len(cluster)
-    return at if folded == column else None
+    columns.setdefault(folded, at)
+    return columns
 
 
 def _split_clusters(line: str) -> Iterator[str]:

@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
-from treadle.domain.edits.look_alikes import fold_characters, fold_others, fold_quotes, unfold_column
+from treadle.domain.edits.look_alikes import fold_characters, fold_others, fold_quotes, list_columns
 
 Level = Literal["exact", "line_ends", "look_alikes", "indentation"]
 """How much may differ. `line_ends`: line breaks, and blanks before them. Each level includes those before it."""
 MAX_TOLERANT_CHARACTERS = 4_000_000
 """In a longer text only exact matches are found."""
+MAX_TOLERANT_PLACES = 100
+"""After so many places that match with tolerance, no more are counted."""
 RETURN = "\r"
 
 
@@ -87,6 +89,7 @@ class _FoldedText:
         folded = [fold(line) for line in self._lines]
         self._folded_starts = find_line_starts(folded)
         self._joined = "\n".join(folded)
+        self._columns: dict[int, dict[int, int]] = {}
 
     def find(self, wanted: str) -> tuple[TextMatch, ...]:
         """Return all places of the wanted text that begin and end between characters."""
@@ -95,7 +98,7 @@ class _FoldedText:
         folded = "\n".join([*map(self._fold, lines), self._fold(last) if is_ended else self._fold_part(last)])
         found: list[TextMatch] = []
         at = self._joined.find(folded) if folded.strip() else -1
-        while at >= 0:
+        while at >= 0 and len(found) < MAX_TOLERANT_PLACES:
             if not is_ended or self._joined.startswith("\n", at + len(folded)):
                 start, end = self._unfold(at), self._unfold(at + len(folded))
                 if start is not None and end is not None:
@@ -109,7 +112,12 @@ class _FoldedText:
 
     def _unfold(self, position: int) -> int | None:
         number = bisect_right(self._folded_starts, position) - 1
-        column = unfold_column(self._lines[number], position - self._folded_starts[number])
+        column: int | None = position - self._folded_starts[number]
+        if not (line := self._lines[number]).isascii():
+            columns = self._columns.get(number)
+            if columns is None:
+                columns = self._columns[number] = list_columns(line)
+            column = columns.get(column)
         return None if column is None else min(len(self._text), self._line_starts[number] + column)
 
     def _find_content_end(self, position: int) -> int:
@@ -127,7 +135,8 @@ def _find_block(text: str, wanted: str) -> tuple[TextMatch, ...]:
         sought.pop()
     starts = find_line_starts(lines)
     found: list[TextMatch] = []
-    for first in find_lines([fold_stripped(line) for line in lines[:-1]], [fold_stripped(line) for line in sought]):
+    folded = [fold_stripped(line) for line in lines[:-1]]
+    for first in find_lines(folded, [fold_stripped(line) for line in sought], MAX_TOLERANT_PLACES):
         last = first + len(sought) - 1
         content_end = starts[last] + len(lines[last].removesuffix(RETURN))
         end = starts[last + 1] if is_ended else content_end
@@ -135,12 +144,12 @@ def _find_block(text: str, wanted: str) -> tuple[TextMatch, ...]:
     return tuple(found)
 
 
-def find_lines(lines: Sequence[str], sought: Sequence[str]) -> list[int]:
-    """Return each index at which the sought lines begin."""
+def find_lines(lines: Sequence[str], sought: Sequence[str], limit: int = MAX_TOLERANT_CHARACTERS) -> list[int]:
+    """Return each index at which the sought lines begin, up to a number of them."""
     joined, block = "\n".join(["", *lines, ""]), "\n".join(["", *sought, ""])
     found: list[int] = []
     at, number, counted = joined.find(block), 0, 0
-    while at >= 0:
+    while at >= 0 and len(found) < limit:
         number += joined.count("\n", counted, at)
         counted = at
         found.append(number)

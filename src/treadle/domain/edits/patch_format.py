@@ -14,6 +14,9 @@
 
 Text after `@@` is a line of the file above the hunk, such as the head of a function. Line numbers do not occur."""
 
+import re
+from collections import Counter
+from posixpath import normpath
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -22,6 +25,8 @@ BEGIN, END = "*** Begin Patch", "*** End Patch"
 _UPDATE, _ADD, _DELETE = "*** Update File:", "*** Add File:", "*** Delete File:"
 _MOVE, _END_OF_FILE = "*** Move to:", "*** End of File"
 _HUNK = "@@"
+_HERE_DOCUMENT = re.compile(r"(?:cat\s*|apply_?patch\s*)?<<-?\s*['\"]?(\w+)['\"]?(?:\s*\|\s*apply_?patch)?")
+"""The opening of a patch that is written as a command. One that changes the folder first is not accepted."""
 LineKind = Literal[" ", "-", "+"]
 
 
@@ -97,18 +102,27 @@ def _join_updates(patches: list[FilePatch]) -> tuple[FilePatch, ...]:
     otherwise."""
     joined: dict[str, FilePatch] = {}
     for patch in patches:
-        known = joined.get(patch.path)
+        name = normpath(patch.path)
+        known = joined.get(name)
         if isinstance(known, UpdateFile) and isinstance(patch, UpdateFile) and known.move_to is None:
-            joined[patch.path] = UpdateFile(patch.path, (*known.hunks, *patch.hunks), patch.move_to)
+            joined[name] = UpdateFile(known.path, (*known.hunks, *patch.hunks), patch.move_to)
         elif known is not None:
             raise PatchFault(f"{patch.path} is changed twice. Give each file one section.")
         else:
-            joined[patch.path] = patch
-    paths = [path for patch in joined.values() for path in list_paths(patch)]
-    twice = next((path for path in paths if paths.count(path) > 1), None)
-    if twice is not None:
-        raise PatchFault(f"{twice} is changed twice. Give each file one section.")
+            joined[name] = patch
+    names = Counter(normpath(path) for patch in joined.values() for path in list_paths(patch))
+    for name, count in names.items():
+        if count > 1:
+            raise PatchFault(f"{name} is changed twice. Give each file one section.")
+        parent = next((folder for folder in _list_folders(name) if folder in names), None)
+        if parent is not None:
+            raise PatchFault(f"{parent} cannot be a file and the folder of {name}. Use another path.")
     return tuple(joined.values())
+
+
+def _list_folders(path: str) -> list[str]:
+    """Return the folders of a path, from the outermost."""
+    return [path[:at] for at, character in enumerate(path) if at and character == "/"]
 
 
 class _Parser:
@@ -241,5 +255,5 @@ def _strip_wrapper(text: str) -> list[str]:
         return lines
     opening, closing = lines[0].strip(), lines[-1].strip()
     is_fenced = opening.startswith("```") and closing == "```"
-    is_here_document = "<<" in opening and closing == opening.partition("<<")[2].strip(" '\"-")
-    return lines[1:-1] if is_fenced or is_here_document else lines
+    here_document = _HERE_DOCUMENT.fullmatch(opening)
+    return lines[1:-1] if is_fenced or (here_document is not None and closing == here_document[1]) else lines

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from typing import NamedTuple
 
 from treadle.domain.edits.file_text import FileText
@@ -41,6 +41,7 @@ def apply_patch(input: str, context: ToolContext) -> str:
     with open_call_workspace(context) as workspace:
         for patch in patches:
             check_file_patch(patch, workspace)
+        check_names(patches, workspace)
         with ExitStack() as held:
             planned = [_plan(patch, workspace, held) for patch in patches]
             _write([write for each in planned for write in each.writes])
@@ -67,7 +68,8 @@ def check_file_patch(patch: FilePatch, workspace: OpenWorkspace) -> None:
             with workspace.locate(path) as place:
                 descriptor = place.open()
             try:
-                apply_to_file(read_text(descriptor, path), path, hunks)
+                if hunks:  # a file that is only moved may be binary
+                    apply_to_file(read_text(descriptor, path), path, hunks)
             finally:
                 os.close(descriptor)
             if move_to is not None:
@@ -75,6 +77,30 @@ def check_file_patch(patch: FilePatch, workspace: OpenWorkspace) -> None:
         case DeleteFile(path):
             with workspace.locate(path) as place:
                 os.close(place.open())
+
+
+def check_names(patches: Sequence[FilePatch], workspace: OpenWorkspace) -> None:
+    """Raise ToolError if two paths lead to the same file, which could not be locked twice."""
+    known: dict[tuple[int, int], str] = {}
+    for path in [path for patch in patches for path in list_paths(patch)]:
+        if (identity := _find_identity(path, workspace)) is None:
+            continue
+        if identity in known:
+            raise ToolError(
+                f"{display_name(path)} and {display_name(known[identity])} are the same file. Give it one section. "
+                f"{UNCHANGED}"
+            )
+        known[identity] = path
+
+
+def _find_identity(path: str, workspace: OpenWorkspace) -> tuple[int, int] | None:
+    """Return what identifies the file at a path, or None if there is none yet."""
+    try:
+        with workspace.locate_unvetted(path) as place:
+            status = place.status()
+    except ToolError:
+        return None
+    return None if status is None else (status.st_dev, status.st_ino)
 
 
 def check_is_free(path: str, workspace: OpenWorkspace) -> None:
@@ -144,9 +170,12 @@ def _plan(patch: FilePatch, workspace: OpenWorkspace, held: ExitStack) -> _Plann
     before = read_all(target.descriptor)
     if isinstance(patch, DeleteFile):
         return _Planned([_Write(target, None, before)], f"D {name}{target.describe_hard_links()}")
-    os.lseek(target.descriptor, 0, os.SEEK_SET)
-    data, patched = apply_to_file(read_text(target.descriptor, target.path), target.path, patch.hunks)
-    notes = f"{target.describe_hard_links()}{describe_tolerated(patched.tolerated)}"
+    data, tolerated = before, ()
+    if patch.hunks:
+        os.lseek(target.descriptor, 0, os.SEEK_SET)
+        data, patched = apply_to_file(read_text(target.descriptor, target.path), target.path, patch.hunks)
+        tolerated = patched.tolerated
+    notes = f"{target.describe_hard_links()}{describe_tolerated(tolerated)}"
     if patch.move_to is None:
         return _Planned([_Write(target, data, before)], f"M {name}{notes}")
     moved = held.enter_context(lock_for_writing(workspace, patch.move_to))
@@ -170,7 +199,8 @@ def read_all(descriptor: int) -> bytes:
 
 
 def _write(writes: Sequence[_Write]) -> None:
-    """Write all files. If one cannot be written, restore those before it."""
+    """Write all files. If one cannot be written, restore those before it; the error names those that could not be
+    restored."""
     done: list[_Write] = []
     try:
         for write in writes:
@@ -179,11 +209,23 @@ def _write(writes: Sequence[_Write]) -> None:
             else:
                 write.target.replace(write.data, write.like)
             done.append(write)
+    except ToolError as error:
+        left = [display_name(write.target.path) for write in reversed(done) if not _restore(write)]
+        state = f"Changed all the same, because restoring failed: {', '.join(left)}." if left else UNCHANGED
+        raise ToolError(f"{error} {state}") from error
     except BaseException:
         for write in reversed(done):
-            with suppress(ToolError):
-                if write.before is None:
-                    write.target.remove()
-                else:
-                    write.target.replace(write.before)
+            _restore(write)
         raise
+
+
+def _restore(write: _Write) -> bool:
+    """Undo one write. Return whether that worked."""
+    try:
+        if write.before is None:
+            write.target.remove()
+        else:
+            write.target.replace(write.before)
+    except ToolError:
+        return False
+    return True

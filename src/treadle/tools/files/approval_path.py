@@ -129,9 +129,12 @@ class PatchJudgedTool(PathJudgedTool):
         acts_as: list[str] = []
         for patch in patches:
             paths = [normpath(path) for path in list_paths(patch)]
-            is_edit = isinstance(patch, UpdateFile) and patch.move_to is None
-            texts += paths
-            acts_as += [EDIT_TOOL if is_edit else WRITE_ONLY_TOOL] * len(paths)
+            if isinstance(patch, UpdateFile) and patch.hunks:
+                texts.append(paths[0])
+                acts_as.append(EDIT_TOOL)
+            if not isinstance(patch, UpdateFile) or patch.move_to is not None:
+                texts += paths
+                acts_as += [WRITE_ONLY_TOOL] * len(paths)
         opaque = _ABSOLUTE if any(path.startswith("/") for path in texts) else None
         pattern = escape(texts[0]) if len(texts) == 1 else None
         return Subjects(tuple(texts), opaque, pattern=pattern, acts_as=tuple(acts_as))

@@ -6,7 +6,7 @@ from typing import Annotated, NamedTuple
 from msgspec import Meta, Struct
 
 from treadle.domain.edits.file_text import FileText
-from treadle.domain.edits.matches import Level
+from treadle.domain.edits.matches import MAX_TOLERANT_PLACES, Level
 from treadle.domain.edits.text_edits import AppliedEdit, EditFault, TextEdit, apply_edits
 from treadle.ports.tool import ToolContext, ToolError
 from treadle.tools.files.atomic_write import lock_for_writing
@@ -99,11 +99,19 @@ def list_edits(old: str, new: str, every: bool, edits: Sequence[Edit]) -> tuple[
 
 def plan_edits(text: FileText, path: str, edits: Sequence[TextEdit]) -> PlannedEdits:
     """Return what the edits would make of a file. Raise ToolError if one of them is not possible."""
+    if text.mark:  # it is not part of the text
+        edits = [TextEdit(_drop_mark(edit.old), _drop_mark(edit.new), edit.all) for edit in edits]
     try:
         edited = apply_edits(text.text, edits)
     except EditFault as fault:
         raise ToolError(f"{display_name(path)}: {_explain(fault, edits)} Nothing was changed.") from None
+    if edited.text == text.text:
+        raise ToolError(f"{display_name(path)} has the new text already, so there is nothing to change.")
     return PlannedEdits(edited.edits, encode_changed(text, edited.text, path))
+
+
+def _drop_mark(text: str) -> str:
+    return text.removeprefix("\ufeff") or text
 
 
 def _explain(fault: EditFault, edits: Sequence[TextEdit]) -> str:
@@ -112,9 +120,11 @@ def _explain(fault: EditFault, edits: Sequence[TextEdit]) -> str:
         return f"{which}`old` was not found. {explain_not_found(fault.text, edit.old, edit.new)}"
     numbers = list_lines(fault.lines)
     ignored = _IGNORED[fault.level]
+    many = fault.level != "exact" and len(fault.lines) >= MAX_TOLERANT_PLACES
+    count = f"at least {MAX_TOLERANT_PLACES}" if many else len(fault.lines)
     advice = "Include more of the surrounding text to select one"
     advice += ", or set all=true to change each." if fault.level == "exact" and len(edits) == 1 else "."
-    return f"{which}`old` occurs {len(fault.lines)} times{ignored}, at lines {numbers}. {advice}"
+    return f"{which}`old` occurs {count} times{ignored}, at lines {numbers}. {advice}"
 
 
 def list_lines(lines: Sequence[int]) -> str:

@@ -59,7 +59,10 @@ def _check_patch(arguments: Any, workspace: OpenWorkspace, may_read: bool) -> No
         with workspace.locate_unvetted(patch.path) as place:
             if not _is_private(place, workspace):
                 hunks = patch.hunks if isinstance(patch, UpdateFile) else ()
-                _check_change(place, may_read, partial(apply_to_file, path=place.path, hunks=hunks))
+                if hunks:
+                    _check_change(place, may_read, partial(apply_to_file, path=place.path, hunks=hunks))
+                else:
+                    os.close(_open(place, may_read))
         if isinstance(patch, UpdateFile) and patch.move_to is not None:
             _check_free(patch.move_to, workspace)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from treadle.domain.executed_files import GIT_FOLDER
 from treadle.ports.tool import ToolError
 from treadle.tools.files.ignore_rules import SKIPPED_FOLDERS, IgnoreRules
+from treadle.tools.files.linked_worktree import find_worktree, read_worktree_head
 from treadle.tools.files.name_display import display_name
 from treadle.tools.files.text import read_bytes
 from treadle.tools.files.workspace import CURRENT_FOLDER, OpenWorkspace, open_workspace
@@ -36,7 +37,7 @@ def make_folder_overview(folder: Path, hidden: Iterable[Path] = ()) -> str:
     The content of the folder never makes it raise."""
     try:
         with open_workspace(folder, hidden) as workspace:
-            tree, git = _render_tree(workspace), _describe_repository(workspace)
+            tree, git = _render_tree(workspace), _describe_repository(workspace) or _describe_worktree(folder)
     except (ToolError, OSError):
         return ""
     if not tree and not git:
@@ -134,9 +135,23 @@ def _describe_repository(workspace: OpenWorkspace) -> str:
         return ""
     branch = head.removeprefix(_BRANCH) if head.startswith(_BRANCH) else ""
     commit = _read_reference(workspace, f".git/refs/heads/{branch}") if branch else head
+    operation = next((what for name, what in _OPERATIONS.items() if _exists(workspace, f".git/{name}")), "")
+    return _render_state(branch, commit, operation)
+
+
+def _describe_worktree(folder: Path) -> str:
+    """Return the same of a linked worktree, or an empty text."""
+    state = find_worktree(folder)
+    branch, commit = ("", "") if state is None else read_worktree_head(state)
+    if state is None or not (branch or commit):
+        return ""
+    operation = next((what for name, what in _OPERATIONS.items() if os.path.lexists(state / name)), "")
+    return _render_state(branch, commit, operation)
+
+
+def _render_state(branch: str, commit: str, operation: str) -> str:
     where = f"branch {display_name(branch)}" if branch else "no branch"
     at = f", commit {commit[:10]}" if commit and commit.isalnum() else ""
-    operation = next((what for name, what in _OPERATIONS.items() if _exists(workspace, f".git/{name}")), "")
     return f"git: {where}{at}{f', {operation} in progress' if operation else ''}."
 
 
