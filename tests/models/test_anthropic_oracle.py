@@ -166,7 +166,7 @@ CORPUS: dict[str, list[bytes]] = {
     "words in the first event of a block": stream(
         [opens(0, "text", text="He"), more(0, "text_delta", text="llo"), closes(0)],
         [opens(1, "tool_use", id="t", name="add", input={"a": 1}), closes(1)],
-        [opens(2, "tool_use", id="u", name="add", input={"a": 1}), *asks(2, "u", "add", '{"a":2}')[1:]],
+        [opens(2, "tool_use", id="u", name="add", input={"a": 2}), *asks(2, "u", "add", '{"a":2}')[1:]],
         stop="tool_use",
     ),
     "blocks at the same time": stream(

@@ -151,7 +151,7 @@ def test_text_in_the_first_event_of_a_block_is_kept() -> None:
     ]
     asked = [opens(2, "tool_use", id="c", name="add", input={"a": [1.5]}), closes(2)]
     again = [*asks(3, "d", "add", '{"a":2}')]
-    again[0] = opens(3, "tool_use", id="d", name="add", input={"a": 1})  # and then in pieces: those count
+    again[0] = opens(3, "tool_use", id="d", name="add", input={"a": 2})  # and then in pieces
     events = events_of(Answer(stream(begun, thought, asked, again, stop="tool_use")))
     last = events[-1]
     assert isinstance(last, Completed)

@@ -15,9 +15,9 @@ from tests.surfaces.http.served_home import write_home
 from tests.surfaces.shell import Shell
 
 MODULES = {
-    "--help": 90, "runs list": 486, "sessions list": 488, "agents list": 486, "usage": 486, "approvals list": 486,
-    "schedules list": 500, "hooks list": 500, "webhooks list": 500, "memory list": 530, "tokens list": 486,
-    "vault list": 486, "skills list": 486, "mcp list": 486,
+    "--help": 90, "runs list": 492, "sessions list": 492, "agents list": 492, "usage": 492, "approvals list": 492,
+    "schedules list": 500, "hooks list": 500, "webhooks list": 500, "memory list": 530, "tokens list": 492,
+    "vault list": 492, "skills list": 492, "mcp list": 492,
 }  # fmt: skip
 """The most modules that a command may import. Raise a limit only with the figures of the benchmark."""
 HEAVY = (

@@ -117,7 +117,10 @@ def _find_patch(values: Mapping[str, Any]) -> FileChange | None:
 
 
 def _compare(old: str, new: str) -> Iterator[str]:
-    """Yield the lines of a diff of two files. A last line without a line break is marked, as diffs do."""
+    """Yield the lines of a diff of two files. A last line without a line break is marked, as diffs do. Line ends of
+    Windows are shown only if they change."""
+    if _has_windows_ends(old) and _has_windows_ends(new):
+        old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
     lines = unified_diff(_split_lines(old), _split_lines(new), lineterm="", n=DIFF_CONTEXT)
     for line in islice(lines, 2, None):  # without the names of the files
         yield line.removesuffix("\n")
@@ -133,6 +136,11 @@ def _compare_parts(old: str, new: str) -> Iterator[str]:
             yield line
         elif index:
             yield UNKNOWN_PLACE
+
+
+def _has_windows_ends(text: str) -> bool:
+    """Return whether each line of a text ends with CRLF."""
+    return "\n" in text and text.count("\n") == text.count("\r\n")
 
 
 def _split_lines(text: str) -> list[str]:

@@ -14,16 +14,17 @@ from treadle.tools.files.text import read_bytes
 _MAX_BYTES = 1000
 _REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _BRANCH = re.compile(r"ref: refs/heads/([^\s~^:?*\[\\\x00-\x1f\x7f]{1,200})")
+_LINK = re.compile(r"gitdir: (.+)")
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 def find_worktree(folder: Path) -> Path | None:
     """Return the folder in which git keeps the state of a linked worktree, or None if this folder is not one."""
     link = folder / GIT_FOLDER
-    named = _read_line(link)
-    if not named.startswith("gitdir: "):
+    named = _LINK.fullmatch(_read_line(link))
+    if named is None:
         return None
-    state = Path(os.path.normpath(folder / named.removeprefix("gitdir: ")))
+    state = Path(os.path.normpath(folder / named[1]))
     back = _read_line(state / "gitdir")
     if not back or state.parent.name != "worktrees":
         return None

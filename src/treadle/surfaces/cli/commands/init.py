@@ -54,9 +54,10 @@ async def init(
     ] = False,
     json: Json = False,
 ) -> int:
-    """Set up a model: find what there is, store a key, test it with one call and save it as the default.
+    """Set up a model: find one, store a key, test it and save it.
 
-    At a terminal and without options it asks. Nothing that is set is replaced without --replace or a yes."""
+    At a terminal and without options it asks. The model is tested with one call and becomes the default. Nothing
+    that is set is replaced without --replace or a yes."""
     home = configured_home()
     asks = Prompt.is_possible() and not yes and not json
     if local and (model or provider or base_url or key):
