@@ -137,6 +137,7 @@ def test_a_reviewer_sees_the_change_that_the_tool_makes(workspace: Path, case: E
         call(workspace, "edit_file", **case.arguments)
         shown = [line[1:] for line in change.lines if line.startswith("+")]
         after = (workspace / "f").read_bytes().decode().split("\n")
+        after += [line.removesuffix("\r") for line in after]
         assert all(line in after for line in shown)
         assert any(line.startswith("@@ -") for line in change.lines)
 

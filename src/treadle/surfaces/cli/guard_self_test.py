@@ -89,6 +89,13 @@ def doctor_counts(at: str) -> str:
 
 
 @treadle.tool(effect="read", repeatable=True)
+def doctor_tells_time(at: str) -> str:
+    "Return a text that differs only in its time, which is nothing new."
+    minutes, seconds = divmod(next(_numbers), 60)
+    return f"{at} 12:{minutes % 60:02d}:{seconds:02d}"
+
+
+@treadle.tool(effect="read", repeatable=True)
 def doctor_repeats(at: str) -> str:
     "Return the same text each time."
     return "nothing new"
@@ -106,7 +113,7 @@ def doctor_talks(at: str) -> str:
     return f"{at} {next(_numbers):09d} and more of it, " * 160  # the same length whatever the number
 
 
-TOOLS = (doctor_counts, doctor_repeats, doctor_fails, doctor_talks)
+TOOLS = (doctor_counts, doctor_tells_time, doctor_repeats, doctor_fails, doctor_talks)
 
 
 def _answer(text: str, stop: e.StopReason = "end_turn") -> Completed:
@@ -146,7 +153,7 @@ TRIALS: tuple[Trial, ...] = (
             "loop: a repeated call is rejected": _has(e.ToolCallBlocked, guard="loop"),
             "loop: a repeated call ends the run": _ends("stuck"),
         },
-        _calls("doctor_counts", *"aaaaaaaaa"),
+        _calls("doctor_tells_time", *"aaaaaaaaa"),
     ),
     Trial(
         {
@@ -160,7 +167,7 @@ TRIALS: tuple[Trial, ...] = (
             "loop: a cycle of calls is rejected": _has(e.ToolCallBlocked, guard="loop"),
             "loop: a cycle of calls ends the run": _ends("stuck"),
         },
-        _calls("doctor_counts", *"abababab"),  # too few for the limits of a repeated call
+        _calls("doctor_tells_time", *"abababab"),  # too few for the limits of a repeated call
     ),
     Trial(
         {"loop: strict": _ends("stuck")},
