@@ -73,12 +73,17 @@ class Isolation:
         """Runs that wait until the trial lets other runs execute."""
         self._waiting: dict[asyncio.Future[_Trial], Suspect] = {}
         self._has_suspects = asyncio.Event()
+        self._current: _Trial | None = None
         self._trials: asyncio.Task[None] | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether runs may execute together with others."""
         return self._is_open
+
+    def lets_members_continue(self, trial: "_Trial") -> bool:
+        """Return whether members that have made progress continue while their trial lasts."""
+        return self._current is trial and not self._has_other_workers
 
     @asynccontextmanager
     async def share(self) -> AsyncGenerator[ExecutionSlot, None]:
@@ -170,7 +175,7 @@ class Isolation:
             len(trial.suspects),
         )
         is_exclusive = len(trial.suspects) == 1 or self._has_other_workers
-        self._is_open = False
+        self._current, self._is_open = trial, False
         reopening = asyncio.get_running_loop().call_later(
             TRIAL_SECONDS if is_exclusive else SHARED_TRIAL_SECONDS, self._open
         )
@@ -254,8 +259,8 @@ class _SharedSlot:
 
 
 class _MemberSlot:
-    """The slot of a member of a trial. After its own progress, the run continues with the others: a later
-    death in the trial does not meet it."""
+    """The slot of a member of a trial. After its own progress, the run continues; if other workers can execute it,
+    there, so that a later death in the trial does not meet it."""
 
     def __init__(self, isolation: Isolation, member: Suspect, trial: _Trial, started: TrialStarted) -> None:
         self._isolation, self._member, self._trial, self.trial = isolation, member, trial, started
@@ -264,7 +269,7 @@ class _MemberSlot:
         if state.guards.suspicion.is_suspect or state.guards.suspicion.is_culprit:
             return True
         self._trial.remove(self._member)
-        return self._isolation.is_open
+        return self._isolation.is_open or self._isolation.lets_members_continue(self._trial)
 
     def needs_trial(self, state: RunState) -> bool:
         return False
