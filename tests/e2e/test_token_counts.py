@@ -86,7 +86,7 @@ def test_the_measured_sessions_are_numerous_and_varied(measured: list[Measured])
     assert sessions() == every
 
 
-MOST_TOKENS_OF_TOOLS = 1500
+MOST_TOKENS_OF_TOOLS = 1800
 
 
 def default_tools(names: Iterable[str]) -> tuple[ToolSpec, ...]:

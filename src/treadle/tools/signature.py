@@ -14,6 +14,7 @@ from treadle.ports.tool import InvalidArguments, ToolContext
 from treadle.tools import pydantic
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_REFERENCE = "#/$defs/"
 _REFUSED_KINDS = {
     inspect.Parameter.POSITIONAL_ONLY: "is positional-only",
     inspect.Parameter.VAR_POSITIONAL: "takes any number of positional values",
@@ -116,14 +117,39 @@ def _build_schema(tool_name: str, arguments: type[Struct], defaults: Mapping[str
         reason = str(error).splitlines()[-1]
         raise TypeError(f"tool `{tool_name}`: a parameter's type cannot be read from JSON: {reason}") from error
     definitions = cast("dict[str, Any]", schema["$defs"])
-    top = definitions.pop(schema["$ref"].removeprefix("#/$defs/"))
-    del top["title"]
-    top.pop("additionalProperties", None)  # the decoder refuses unknown fields with a message
+    top = definitions.pop(schema["$ref"].removeprefix(_REFERENCE))
+    for definition in (top, *definitions.values()):
+        if definition.get("type") == "object":
+            definition.pop("title", None)
+            if definition.get("additionalProperties") is False:
+                del definition["additionalProperties"]  # the decoder refuses unknown fields with a message
     for name, default in defaults.items():
         if default is not inspect.Parameter.empty:
             top["properties"][name] = _simplify_optional(top["properties"][name], default)
+    top = _inline_definitions(top, definitions)
     definitions |= pydantic.take_definitions(top)
     return top | ({"$defs": definitions} if definitions else {})
+
+
+def _inline_definitions(top: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema with each definition that is used once in its place: that costs a model fewer tokens."""
+    text = msgspec.json.encode((top, definitions)).decode()
+    inlined = {f"{_REFERENCE}{name}" for name in definitions if text.count(f'"{_REFERENCE}{name}"') == 1}
+
+    def place(schema: Any) -> Any:
+        if isinstance(schema, list):
+            return [place(each) for each in cast("list[Any]", schema)]
+        if not isinstance(schema, dict):
+            return schema
+        fields = cast("dict[str, Any]", schema)
+        if set(fields) == {"$ref"} and fields["$ref"] in inlined:
+            return place(definitions.pop(fields["$ref"].removeprefix(_REFERENCE)))
+        return {name: place(value) for name, value in fields.items()}
+
+    placed = place(top)
+    for name in [each for each in definitions if f"{_REFERENCE}{each}" not in inlined]:
+        definitions[name] = place(definitions[name])
+    return placed
 
 
 def _simplify_optional(schema: dict[str, Any], default: Any) -> dict[str, Any]:

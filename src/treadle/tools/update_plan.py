@@ -10,7 +10,7 @@ MAX_ENTRIES = 100
 
 
 class PlanEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """A step of a plan."""
+    """A step."""
 
     content: Annotated[str, Meta(min_length=1, max_length=1000)]
     status: Literal["pending", "in_progress", "completed"] = "pending"
@@ -22,7 +22,7 @@ def update_plan(entries: Annotated[tuple[PlanEntry, ...], Meta(max_length=MAX_EN
     """Show the user your plan for a task of several steps. Send the whole plan each time.
 
     Args:
-        entries: The steps in order, each with its state.
+        entries: All steps, in order.
     """
     done = sum(entry.status == "completed" for entry in entries)
     return f"The plan is shown: {done} of {len(entries)} steps are completed."

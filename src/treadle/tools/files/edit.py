@@ -29,7 +29,7 @@ _IGNORED: dict[Level, str] = {
 
 
 class Edit(Struct, frozen=True, forbid_unknown_fields=True):
-    """One of several edits."""
+    """An edit."""
 
     old: str
     new: str
@@ -51,7 +51,7 @@ def edit_file(
         old: Text to replace, without line numbers.
         new: New text.
         all: Replace every occurrence.
-        edits: Several edits instead, applied in order, all or none.
+        edits: Several edits instead: all or none.
     """
     listed = list_edits(old, new, all, edits)
     with open_call_workspace(context) as workspace, workspace.locate(path) as place:

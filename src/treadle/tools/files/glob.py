@@ -21,7 +21,7 @@ async def glob(pattern: str, context: ToolContext, path: str = ".", newest: bool
     Args:
         pattern: Such as `*` or `**/*.py`.
         path: Folder to look in.
-        newest: Sort by time of change, newest first.
+        newest: Newest first.
     """
     stopped = Event()
     try:

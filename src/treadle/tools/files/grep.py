@@ -68,7 +68,7 @@ async def grep(
         ignore_case: Ignore case.
         context_lines: Lines to show around each match.
         files_only: Return only file names.
-        count: Return the number of matching lines of each file.
+        count: Count the matching lines of each file.
     """
     request = _build_request(pattern, glob, ignore_case, context_lines, files_only and not count, count)
     stopped = Event()
