@@ -20,10 +20,11 @@ import msgspec
 from msgspec import Struct
 
 import treadle
+from bench.context import text_of
 from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.core.context.compaction import INSTRUCTIONS
-from treadle.domain.messages import Message, Text, ToolResult, ToolUse
+from treadle.domain.messages import Message, ToolUse
 from treadle.domain.runs import Usage
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
 from treadle.testing.models import ScriptedReply, ask, call, perform, say
@@ -195,21 +196,6 @@ class CodingSession:
 
 def _ask(said: str, use: ToolUse) -> ScriptedReply:
     return msgspec.structs.replace(ask(use, text=said), usage=_UNCOUNTED)
-
-
-def text_of(message: Message) -> str:
-    parts: list[str] = []
-    for part in message.parts:
-        match part:
-            case Text(text):
-                parts.append(text)
-            case ToolResult(_, content):
-                parts.append(str(content))
-            case ToolUse(_, name, arguments):
-                parts.append(f"{name} {arguments}")
-            case _:
-                pass
-    return "\n".join(parts)
 
 
 # ── The summariser ──

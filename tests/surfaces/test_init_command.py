@@ -111,7 +111,7 @@ def test_a_wrong_key_is_reported_in_the_words_of_the_provider_and_not_stored(she
         (("--provider", "opnai", "--yes"), "", "Did you mean `openai`?"),
         (("--key", "--yes"), "", "--key needs the provider"),
         (("--local", "-m", "x/y", "--yes"), "", "--local names a model"),
-        (("-m", "nobody/x", "--yes"), "", "no provider is called `nobody`"),
+        (("-m", "unknown/x", "--yes"), "", "no provider is called `unknown`"),
     ],
 )
 def test_bad_options_change_nothing_and_say_what_to_do(

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from treadle.domain.edits.file_text import decode_text, has_binary_bytes
+from treadle.domain.edits.file_text import decode_text, find_newline, has_binary_bytes
 from treadle.domain.edits.patch import HunkFault, apply_hunks
 from treadle.domain.edits.patch_format import AddFile, DeleteFile, PatchFault, UpdateFile, parse_patch
 from treadle.domain.edits.text_edits import EditFault, TextEdit, apply_edits
@@ -119,7 +119,7 @@ def _find_patch(values: Mapping[str, Any]) -> FileChange | None:
 def _compare(old: str, new: str) -> Iterator[str]:
     """Yield the lines of a diff of two files. A last line without a line break is marked, as diffs do. Line ends of
     Windows are shown only if they change."""
-    if _has_windows_ends(old) and _has_windows_ends(new):
+    if find_newline(old) == find_newline(new) == "CRLF":
         old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
     lines = unified_diff(_split_lines(old), _split_lines(new), lineterm="", n=DIFF_CONTEXT)
     for line in islice(lines, 2, None):  # without the names of the files
@@ -136,11 +136,6 @@ def _compare_parts(old: str, new: str) -> Iterator[str]:
             yield line
         elif index:
             yield UNKNOWN_PLACE
-
-
-def _has_windows_ends(text: str) -> bool:
-    """Return whether each line of a text ends with CRLF."""
-    return "\n" in text and text.count("\n") == text.count("\r\n")
 
 
 def _split_lines(text: str) -> list[str]:
