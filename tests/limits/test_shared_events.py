@@ -16,7 +16,7 @@ from treadle.domain.envelope import Event, Origin, make_draft, to_json
 from treadle.domain.events import Token
 from treadle.domain.ids import AgentId, EventId, RunId, SessionId
 from treadle.engine.shared_events import MAX_PAGE, SharedEvents, choose_page_size
-from treadle.engine.text_blocks import TextBlocks, make_tokens
+from treadle.engine.text_blocks import WrittenReply
 from treadle.surfaces.http.stream_memory import ReaderMemory, StreamMemory
 from treadle.surfaces.http.streams import MAX_SENT_BYTES, frame_events
 
@@ -73,16 +73,16 @@ def test_pages_of_large_events_have_few_of_them() -> None:
 
 
 def test_text_in_progress_is_contiguous_in_shared_blocks() -> None:
-    text, whole = TextBlocks(), ""
-    assert make_tokens(3, 1, text) == []
+    reply, whole = WrittenReply(3, 1), ""
+    assert reply.make_live_events() == []
     for number in range(3000):
-        text.append(piece := f"piece {number} ")
+        reply.text.append(piece := f"piece {number} ")
         whole += piece
-    tokens = make_tokens(3, 1, text)
-    assert (text.join(), text.length) == (whole, len(whole))
+    tokens = [event for event in reply.make_live_events() if isinstance(event, Token)]
+    assert (reply.text.join(), reply.text.length) == (whole, len(whole))
     assert "".join(token.text for token in tokens) == whole
     assert [token.offset for token in tokens[1:]] == [token.offset + len(token.text) for token in tokens[:-1]]
-    again = make_tokens(3, 1, text)
+    again = [event for event in reply.make_live_events() if isinstance(event, Token)]
     assert len(again) > 1
     assert all(one.text is other.text for one, other in zip(tokens, again, strict=True))
 

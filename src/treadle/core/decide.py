@@ -6,7 +6,6 @@ from treadle.core.context.projection import estimate_input
 from treadle.core.environment import Environment
 from treadle.core.evaluation import evaluate_end, make_missing_verdict, read_verdict, remove_note
 from treadle.core.final_marker import has_marker
-from treadle.core.fold import SILENT_TEXTS
 from treadle.core.guards import phantom
 from treadle.core.guards.quota import judge
 from treadle.core.guards.refused import describe_rejection
@@ -50,6 +49,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
+from treadle.domain.silence import is_silence
 from treadle.domain.time_format import format_second
 
 MAX_CLOCK_SKEW_SECONDS = 60.0
@@ -288,7 +288,7 @@ def has_final_marker(state: RunState) -> bool:
 
 
 def make_completed(state: RunState) -> Outcome:
-    if state.answer.strip() in SILENT_TEXTS:
+    if is_silence(state.answer):
         return Outcome("silent", "", reason="The agent had nothing to say.")
     if not state.guards.phantom_claims and not has_final_marker(state) and phantom.has_tools(state):
         return Outcome("completed", state.answer)

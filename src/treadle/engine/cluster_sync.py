@@ -14,10 +14,19 @@ import msgspec
 
 from treadle.domain.envelope import Event, from_json
 from treadle.domain.errors import StoreError, TreadleError
-from treadle.domain.events import LlmError, LlmResponse, RunEnd, RunRecovered, Token
+from treadle.domain.events import (
+    LlmError,
+    LlmResponse,
+    RunEnd,
+    RunRecovered,
+    ToolCallDelta,
+    ToolCallEnd,
+    ToolCallError,
+)
 from treadle.domain.ids import RunId
 from treadle.engine.event_hub import EventHub
 from treadle.engine.live_relay import LiveReceiver, LiveSender, RelayMessage
+from treadle.engine.text_blocks import LiveDelta, text_end
 from treadle.ports.journal import Journal
 from treadle.ports.notifications import Changed, NotificationChannel
 
@@ -135,7 +144,7 @@ class ClusterSync:
             return  # sent by a later version
         self._interested_until |= dict.fromkeys(relayed.listens, self._loop.time() + INTEREST_SECONDS)
         for run_id in relayed.lacks:
-            if (whole := self._hub.make_live_text_event(run_id)) is not None:
+            for whole in self._hub.list_live_events(run_id):
                 self._sender.send(whole)
         for event in events:
             if self._hub.has_reader(event.run_id) and event.run_id not in self._hub.list_owned_runs():
@@ -185,6 +194,9 @@ class ClusterSync:
                     (event.sequence for event in events if isinstance(event.data, ENDS_OF_A_REPLY)), default=skipped
                 )
             )
+            for event in events:
+                if isinstance(event.data, ToolCallEnd | ToolCallError):
+                    live_text.end_call(event.data.call_id)
             if live_text.has_ended and run_id not in self._hub.list_owned_runs():
                 self._hub.set_live_text(run_id, None)
         self._hub.publish_committed(events, known)
@@ -201,13 +213,13 @@ class ClusterSync:
         live_text = followed.live_text = followed.live_text or LiveReceiver(event.origin)
         if live_text.is_late(event.data):
             return
-        if not isinstance(event.data, Token):
+        if not isinstance(event.data, LiveDelta):
             self._hub.publish_live(event)
             return
         added = live_text.extract_new(event.data)
         if added is None:
             self._request_text(run_id)
-        elif added.text:
+        elif text_end(added) > added.offset or isinstance(added, ToolCallDelta):
             self._incomplete.pop(run_id, None)
             self._hub.set_live_text(run_id, live_text)
             self._hub.publish_live(self._hub.make_event(event.origin, event.sequence, added))

@@ -11,10 +11,11 @@ from typing import Protocol
 
 from treadle.domain.envelope import Draft, Event, Origin, make_draft
 from treadle.domain.errors import StoreError
-from treadle.domain.events import EventData, RunEnd, StreamReset, Token
+from treadle.domain.events import EventData, RunEnd, StreamReset, ToolCallProgress
 from treadle.domain.ids import Instant, RunId
 from treadle.engine.shared_events import SharedEvents
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS, UNCOUNTED, MemoryAccount, Pace, Subscription
+from treadle.engine.text_blocks import LiveDelta
 from treadle.ports.clock import Clock, Ids
 
 logger = logging.getLogger(__name__)
@@ -26,12 +27,13 @@ events. An observer must not block, and its exceptions are logged and ignored.""
 
 
 class LiveText(Protocol):
-    """Text that a model is writing now."""
+    """Text that a model or a tool is writing now."""
 
-    origin: Origin
+    @property
+    def origin(self) -> Origin: ...
 
-    def make_tokens(self) -> list[Token]:
-        """Return the whole text from its beginning, in one or more tokens; none if there is no text."""
+    def make_live_events(self) -> list[LiveDelta]:
+        """Return the whole text from its beginning as live events; none if there is no text."""
         ...
 
 
@@ -94,6 +96,8 @@ class EventHub:
         self._positions: dict[RunId, int] = {}
         """Sequence of the last event that this process committed to each run that it owns."""
         self._live_texts: dict[RunId, LiveText] = {}
+        self._live_outputs: dict[RunId, dict[str, LiveText]] = {}
+        """What calls in progress have printed, by call."""
         self.observers: list[Observer] = []
         self.handover_observers: list[Callable[[RunId], None]] = []
         """Called for runs that another process has claimed, whose further commits are not observed here."""
@@ -227,14 +231,6 @@ class EventHub:
         none."""
         return self._positions.get(run_id, 0)
 
-    def make_live_text_event(self, run_id: RunId) -> Event | None:
-        """Return the live text of a run that is owned here as one event, or None if there is none."""
-        live_text = self._live_texts.get(run_id) if run_id in self._owners else None
-        if live_text is None or not (tokens := live_text.make_tokens()):
-            return None
-        token = Token(tokens[0].request, tokens[0].attempt, 0, "".join([each.text for each in tokens]))
-        return self.make_event(live_text.origin, token.request, token)
-
     # ── For workers ──
 
     def has_readers(self, run_id: RunId) -> bool:
@@ -262,6 +258,15 @@ class EventHub:
         else:
             self._live_texts[run_id] = live_text
 
+    def set_live_output(self, run_id: RunId, call_id: str, output: LiveText | None) -> None:
+        """Set or clear the output of a call in progress."""
+        if output is not None:
+            self._live_outputs.setdefault(run_id, {})[call_id] = output
+        elif (outputs := self._live_outputs.get(run_id)) is not None:
+            outputs.pop(call_id, None)
+            if not outputs:
+                del self._live_outputs[run_id]
+
     def set_owner(self, run_id: RunId, on_delivery: Callable[[], None]) -> None:
         """Call `on_delivery` whenever something is delivered to a run that is owned here."""
         self._owners[run_id] = on_delivery
@@ -277,6 +282,7 @@ class EventHub:
             del self._owners[run_id]
             self._positions.pop(run_id, None)
             self._live_texts.pop(run_id, None)
+            self._live_outputs.pop(run_id, None)
 
     # ── For readers ──
 
@@ -345,15 +351,33 @@ class EventHub:
     def has_live_text(self, run_id: RunId) -> bool:
         return run_id in self._live_texts
 
-    def list_live_tokens(self, run_id: RunId) -> list[Token]:
-        """Return the live text of a run from its beginning."""
-        live_text = self._live_texts.get(run_id)
-        return [] if live_text is None else live_text.make_tokens()
+    def list_live_data(self, run_id: RunId) -> list[LiveDelta]:
+        """Return the live text of a run and the output of its calls, each from its beginning."""
+        return [data for text in self._list_live_texts(run_id) for data in text.make_live_events()]
+
+    def list_live_events(self, run_id: RunId) -> list[Event]:
+        """Return the live text of a run that is owned here, and the output of its calls, as events."""
+        if run_id not in self._owners:
+            return []
+        return [
+            self.make_event(text.origin, durable_sequence(data), data)
+            for text in self._list_live_texts(run_id)
+            for data in text.make_live_events()
+        ]
+
+    def _list_live_texts(self, run_id: RunId) -> list[LiveText]:
+        reply = self._live_texts.get(run_id)
+        return [*([] if reply is None else [reply]), *self._live_outputs.get(run_id, {}).values()]
 
     def make_event(self, origin: Origin, sequence: int, data: EventData) -> Event:
         """Return a live event with a new ID."""
         made = make_draft(self._ids("evt"), self._clock.now(), data)
         return Event(made.event_id, made.timestamp, origin, sequence, made.type, data, made.raw)
+
+
+def durable_sequence(data: LiveDelta) -> int:
+    """Return the sequence of the durable event that a live event belongs to."""
+    return data.start if isinstance(data, ToolCallProgress) else data.request
 
 
 def make_stream_reset(after: int) -> StreamReset:

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from treadle.domain.envelope import Event, Origin, to_json
-from treadle.domain.events import EventData, ThinkingDelta, Token
+from treadle.domain.events import EventData, ThinkingDelta, Token, ToolCallDelta, ToolCallProgress
 from treadle.domain.ids import RunId
-from treadle.engine.text_blocks import TextBlocks, make_tokens
+from treadle.engine.text_blocks import LiveDelta, LiveOutput, ReplyDelta, TextKey, WrittenReply, text_key
 from treadle.ports.notifications import NotificationChannel
 
 GATHER_SECONDS = 0.03
@@ -130,36 +130,66 @@ class LiveReceiver:
 
     def __init__(self, origin: Origin) -> None:
         self.origin = origin
-        self._request = (0, 0)
-        """The request that is being answered, and the attempt."""
-        self._text = TextBlocks()
+        self._reply = WrittenReply()
+        self._outputs: dict[TextKey, LiveOutput] = {}
         self._ended_before = 0
 
-    def make_tokens(self) -> list[Token]:
-        return make_tokens(*self._request, self._text)
+    def make_live_events(self) -> list[LiveDelta]:
+        return [
+            *self._reply.make_live_events(),
+            *(data for output in self._outputs.values() for data in output.make_live_events()),
+        ]
 
     def end_before(self, sequence: int) -> None:
         """Note that the replies to all requests before this sequence have ended."""
         self._ended_before = max(self._ended_before, sequence)
+        if self._reply.request < self._ended_before:
+            self._reply = WrittenReply()
+
+    def end_call(self, call_id: str) -> None:
+        """Note that a call has ended."""
+        self._outputs = {key: output for key, output in self._outputs.items() if output.call_id != call_id}
 
     @property
     def has_ended(self) -> bool:
-        return self._request[0] < self._ended_before
+        return not self._reply.request and not self._outputs
 
     def is_late(self, data: EventData) -> bool:
         """Return whether the event belongs to a request that has been answered."""
         request = getattr(data, "request", None)
         return isinstance(request, int) and request < self._ended_before
 
-    def extract_new(self, token: Token) -> Token | None:
-        """Return the part of the token that is new, possibly empty, or None if text before it is missing."""
-        if (token.request, token.attempt) < self._request:
-            return msgspec.structs.replace(token, text="")
-        if (token.request, token.attempt) > self._request:
-            self._request, self._text = (token.request, token.attempt), TextBlocks()
-        known = self._text.length - token.offset
+    def extract_new(self, data: LiveDelta) -> LiveDelta | None:
+        """Return the part of the event that is new, possibly empty, or None if text before it is missing."""
+        if isinstance(data, ToolCallProgress):
+            return self._extract_output(data)
+        reply = self._reply
+        if (data.request, data.attempt) < (reply.request, reply.attempt):
+            return _with_text(data, data.offset, "")
+        if (data.request, data.attempt) > (reply.request, reply.attempt):
+            reply = self._reply = WrittenReply(data.request, data.attempt)
+        text = reply.find_text(data)
+        known = text.length - data.offset
         if known < 0:
             return None
-        added = token.text[known:]
-        self._text.append(added)
-        return msgspec.structs.replace(token, offset=self._text.length - len(added), text=added)
+        added = (data.arguments if isinstance(data, ToolCallDelta) else data.text)[known:]
+        text.append(added)
+        return _with_text(data, text.length - len(added), added)
+
+    def _extract_output(self, data: ToolCallProgress) -> ToolCallProgress | None:
+        output = self._outputs.get(text_key(data))
+        if output is None:
+            output = self._outputs[text_key(data)] = LiveOutput(self.origin, data.start, data.call_id)
+            output.length = data.offset  # its beginning may be dropped already
+        known = output.length - data.offset
+        if known < 0:
+            return None
+        added = data.text[known:]
+        output.append(added)
+        return msgspec.structs.replace(data, offset=output.length - len(added), text=added)
+
+
+def _with_text(data: ReplyDelta, offset: int, text: str) -> ReplyDelta:
+    if isinstance(data, ToolCallDelta):
+        return msgspec.structs.replace(data, offset=offset, arguments=text)
+    return msgspec.structs.replace(data, offset=offset, text=text)

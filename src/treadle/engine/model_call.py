@@ -35,7 +35,7 @@ from treadle.engine.deps import EngineDeps
 from treadle.engine.guarded_model import request_reply
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.redaction import REASONING_STREAM, TEXT_STREAM, ReplyRedaction
-from treadle.engine.text_blocks import TextBlocks, make_tokens
+from treadle.engine.text_blocks import LiveDelta, WrittenReply
 from treadle.ports.model import (
     CallDelta,
     Completed,
@@ -113,10 +113,7 @@ class Attempt:
         self._number = run.state.step.attempts
         self._began = deps.clock.monotonic()
         self._first_token_ms: int | None = None
-        self._text = TextBlocks()
-        self._length = 0
-        self._reasoning_length = 0
-        self._argument_lengths: dict[int, int] = {}
+        self._written = WrittenReply(self._sequence, self._number)
         self._end: Completed | Failed | None = None
         self._ended = False
         redactor = deps.vault.redactor
@@ -149,9 +146,9 @@ class Attempt:
             return msgspec.structs.replace(end, message=redaction.redact_text(end.message))
         return msgspec.structs.replace(end, parts=redaction.redact_parts(end.parts))
 
-    def make_tokens(self) -> list[Token]:
-        """Return the text so far, for a reader that joins late."""
-        return make_tokens(self._sequence, self._number, self._text)
+    def make_live_events(self) -> list[LiveDelta]:
+        """Return the reply so far, for a reader that joins late."""
+        return self._written.make_live_events()
 
     def make_events(self) -> tuple[EventData, ...]:
         """Return the events that record how the attempt ended."""
@@ -167,7 +164,8 @@ class Attempt:
                 breaker = self._update_breaker(failed=True) if failed.kind in MODEL_FAULTS else ()
                 return (*self._make_redacted("error"), *self._make_error(failed), *breaker)
             case None:  # stopped by a delivery or by the deadline
-                parts = (Text(self._text.join()),) if self._text.length else ()
+                text = self._written.text
+                parts = (Text(text.join()),) if text.length else ()
                 return (self._make_response(Completed(parts, "interrupted", self._estimate_usage())),)
 
     def _make_redacted(self, where: Literal["model_reply", "error"]) -> tuple[EventData, ...]:
@@ -237,12 +235,15 @@ class Attempt:
             case TextDelta(text):
                 self._show_text(text)
             case ReasoningDelta(text):
-                offset, self._reasoning_length = self._reasoning_length, self._reasoning_length + len(text)
+                thinking = self._written.thinking
+                offset = thinking.length
+                thinking.append(text)
                 if self._has_readers:
                     self._show(ThinkingDelta(self._sequence, self._number, offset, text))
             case CallDelta(index, name, arguments) if index < self._request.max_calls:
-                offset = self._argument_lengths.get(index, 0)
-                self._argument_lengths[index] = offset + len(arguments)
+                written = self._written.begin_call(index, name)
+                offset = written.length
+                written.append(arguments)
                 if self._has_readers:
                     self._show(ToolCallDelta(self._sequence, self._number, index, offset, name, arguments))
             case CallDelta():
@@ -251,8 +252,9 @@ class Attempt:
     def _show_text(self, text: str) -> None:
         if self._first_token_ms is None:
             self._first_token_ms = self._elapsed_ms()
-        offset, self._length = self._length, self._length + len(text)
-        self._text.append(text)
+        written = self._written.text
+        offset = written.length
+        written.append(text)
         if self._has_readers:
             self._show(Token(self._sequence, self._number, offset, text))
 
@@ -268,8 +270,8 @@ class Attempt:
 
     def _estimate_usage(self) -> Usage:
         """Return the estimated usage of an interrupted attempt, for which the provider reported none."""
-        characters = self._length + self._reasoning_length + sum(self._argument_lengths.values())
-        return Usage(estimate_input(self._run.state), characters // CHARACTERS_PER_TOKEN, estimated=True)
+        tokens = self._written.length // CHARACTERS_PER_TOKEN
+        return Usage(estimate_input(self._run.state), tokens, estimated=True)
 
 
 def _redact_arguments(response: LlmResponse, redaction: ReplyRedaction) -> LlmResponse:

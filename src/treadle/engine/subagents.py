@@ -41,7 +41,7 @@ from treadle.domain.excerpts import place_excerpt
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.lineage import Lineage, Order, Role
 from treadle.domain.messages import Message, make_sendable, user
-from treadle.domain.runs import Outcome
+from treadle.domain.runs import Metrics, Outcome, add_metrics
 from treadle.domain.workspaces import Workspace
 from treadle.engine.deps import EngineDeps
 from treadle.engine.model_resolution import may_use_tool
@@ -330,18 +330,25 @@ def notify_of_end(end: RunEnd, run: OwnedRun) -> tuple[ChildMessage, ...]:
     if lineage is None or parent is None:
         return ()
     event = AgentEnd(
-        lineage.call_id,
-        run.origin.run_id,
-        run.state.agent.name,
-        end.status,
-        end.outcome,
-        end.text,
-        end.reason,
-        end.metrics,
-        run.state.steps_of_tree,
-        end.stopped,
+        call_id=lineage.call_id,
+        run_id=run.origin.run_id,
+        agent=run.state.agent.name,
+        status=end.status,
+        outcome=end.outcome,
+        text=end.text,
+        reason=end.reason,
+        metrics=end.metrics,
+        steps=run.state.steps_of_tree,
+        stopped=end.stopped,
+        tree_metrics=_add_descendants(end.metrics, run),
     )
     return (ChildMessage(parent, event, f"end of {run.origin.run_id}"),)
+
+
+def _add_descendants(own: Metrics, run: OwnedRun) -> Metrics | None:
+    """Return the metrics of the run with those of its child runs that have ended, or None if there are none."""
+    ends = [child.end for child in run.state.tree.children.values() if child.end is not None]
+    return add_metrics((own, *(end.tree_metrics or end.metrics for end in ends))) if ends else None
 
 
 def notify_of_wait(wait: Wait, is_new: bool, run: OwnedRun) -> tuple[ChildMessage, ...]:

@@ -20,6 +20,7 @@ from treadle.engine.deps import EngineDeps
 from treadle.engine.interruption import Interruption
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.questions import ask_during_call
+from treadle.engine.text_blocks import LiveOutput
 from treadle.engine.tool_preparation import CallFailure, ReadyCall, describe_exception, must_stop_calls
 from treadle.engine.tool_results import PLAIN_FAILURE, finish_call
 from treadle.ports.memory import Recall
@@ -70,10 +71,10 @@ class RunningCall:
         "_clock",
         "_deps",
         "_loop",
+        "_output",
         "_questions",
         "_redaction",
         "_run",
-        "_shown_characters",
         "_started_at",
         "_timeout",
         "item",
@@ -87,7 +88,8 @@ class RunningCall:
         self._clock = deps.clock
         self._started_at = deps.clock.monotonic()
         self._timeout = _timeout(item, deps)
-        self._shown_characters = 0
+        self._output: LiveOutput | None = None
+        """What it has printed so far; made when it first prints something."""
         self._questions = 0
         self._asking_since: float | None = None
         self._redaction: TextStream | None = None
@@ -128,6 +130,8 @@ class RunningCall:
                 result = Observation(text, is_error=True)
         finally:
             limit.close()
+            if self._output is not None:
+                self._deps.hub.set_live_output(self._run.origin.run_id, self.item.call.call_id, None)
         return await finish_call(self.item, result, self._elapsed_ms(), self._run, self._deps, failure)
 
     def _make_context(self) -> ToolContext:
@@ -244,10 +248,12 @@ class RunningCall:
         if self._redaction is None:
             self._redaction = self._deps.vault.redactor.stream()
         text = self._redaction.feed(text)
-        self._run.show_live(
-            ToolCallProgress(call.started, call.call_id, self._shown_characters, text), call.started
-        )
-        self._shown_characters += len(text)
+        if self._output is None:
+            self._output = LiveOutput(self._run.origin, call.started, call.call_id)
+            self._deps.hub.set_live_output(self._run.origin.run_id, call.call_id, self._output)
+        offset = self._output.length
+        self._output.append(text)
+        self._run.show_live(ToolCallProgress(call.started, call.call_id, offset, text), call.started)
 
 
 def _check_result(result: Any) -> Observation:

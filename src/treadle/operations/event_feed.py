@@ -8,12 +8,13 @@ from msgspec import Struct
 
 from treadle.domain.envelope import Event
 from treadle.domain.errors import StoreError
-from treadle.domain.events import LlmError, LlmResponse, RunEnd, Token
+from treadle.domain.events import LlmError, LlmResponse, RunEnd
 from treadle.domain.ids import RunId
 from treadle.domain.users import UserId
 from treadle.engine.event_hub import EventHub
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS
-from treadle.operations.run_stream import ShownText, is_already_shown
+from treadle.engine.text_blocks import LiveDelta, text_end, text_key
+from treadle.operations.run_stream import ShownTexts, is_already_shown
 from treadle.ports.journal import PositionedEvent, RunFilter, Runs
 
 GATHER_SECONDS = 0.02
@@ -99,8 +100,8 @@ class LiveEvents:
         self._news = news
         self._seen: dict[RunId, int] = {}
         """The last durable event of each run in progress that the reader has."""
-        self._texts: dict[RunId, ShownText] = {}
-        """The text that was in flight when a run was first listened to, which the reader got in one piece."""
+        self._texts: dict[RunId, ShownTexts] = {}
+        """The texts in progress when a run was first listened to, which the reader got in one piece."""
         self._events: list[Event] = []
         self._missed = 0
         self._ended: deque[RunId] = deque()
@@ -117,10 +118,10 @@ class LiveEvents:
             return
         self._seen[run_id] = seen
         self._hub.add_reader(run_id, self)
-        text = self._hub.make_live_text_event(run_id)
-        if text is not None and isinstance(text.data, Token):
-            self._texts[run_id] = ShownText(text.data.request, text.data.attempt, len(text.data.text))
-            self._events.append(text)
+        for event in self._hub.list_live_events(run_id):
+            if isinstance(event.data, LiveDelta):
+                self._texts.setdefault(run_id, {})[text_key(event.data)] = text_end(event.data)
+                self._events.append(event)
 
     def with_live(self, page: Sequence[PositionedEvent]) -> Iterator[Sequence[PositionedEvent | Event]]:
         """Yield a page in parts, with the live events that are held for a response in front of it."""
@@ -175,8 +176,7 @@ class LiveEvents:
         pass
 
     def show(self, event: Event) -> None:
-        text = self._texts.get(event.run_id)
-        if text is not None and is_already_shown(event, text):
+        if is_already_shown(event, self._texts.get(event.run_id, {})):
             return
         if len(self._events) >= MAX_BACKLOG_EVENTS:
             self._missed += len(self._events)

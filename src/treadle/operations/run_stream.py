@@ -7,13 +7,13 @@ from functools import partial
 
 from msgspec import Struct
 
-from treadle.core.fold import SILENT_TEXTS
 from treadle.domain.envelope import Event
-from treadle.domain.events import RunEnd, Token
+from treadle.domain.events import RunEnd
 from treadle.domain.ids import RunId
-from treadle.engine.event_hub import EventHub, make_stream_reset
+from treadle.engine.event_hub import EventHub, durable_sequence, make_stream_reset
 from treadle.engine.shared_events import FIRST_PAGE, choose_page_size
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS, UNCOUNTED, MemoryAccount, Subscription
+from treadle.engine.text_blocks import LiveDelta, TextKey, measure_text, text_end, text_key
 from treadle.ports.journal import Journal, RunRecord, Runs
 
 
@@ -32,12 +32,8 @@ class StreamReader(Struct, frozen=True):
     """Counts the events that wait for the reader."""
 
 
-class ShownText(Struct, frozen=True, gc=False):
-    """Text that a late reader received in one piece. The text itself is not kept."""
-
-    request: int
-    attempt: int
-    length: int
+ShownTexts = dict[TextKey, int]
+"""The texts that a late reader received in one piece, with their lengths. The texts themselves are not kept."""
 
 
 async def follow_run(
@@ -63,16 +59,15 @@ async def follow_run(
             memory.release_events(page)
             del page
         live.catching_up = False
-        shown: ShownText | None = None
-        text = hub.list_live_tokens(run_id)
-        if text and text[-1].request <= last:  # otherwise all of it is still to come
-            shown = ShownText(text[-1].request, text[-1].attempt, text[-1].offset + len(text[-1].text))
-            memory.hold(shown.length)
-            while text:
-                token = text.pop(0)
-                yield (hub.make_event(origin, token.request, token),)
-                memory.hold(-len(token.text))
-                del token
+        shown: ShownTexts = {}
+        texts = [data for data in hub.list_live_data(run_id) if durable_sequence(data) <= last]  # others will come
+        memory.hold(sum(map(measure_text, texts)))
+        while texts:
+            data = texts.pop(0)
+            shown[text_key(data)] = text_end(data)
+            yield (hub.make_event(origin, durable_sequence(data), data),)
+            memory.hold(-measure_text(data))
+            del data
         while not ended:
             news = await _take_news(live, _Seen(last, shown), read)
             if news is None:
@@ -85,10 +80,10 @@ async def follow_run(
 
 
 class _Seen(Struct, frozen=True):
-    """What a reader has: all durable events up to `last`, and perhaps a live text."""
+    """What a reader has: all durable events up to `last`, and perhaps live texts."""
 
     last: int
-    text: ShownText | None
+    texts: ShownTexts
 
 
 class _News(Struct, frozen=True):
@@ -109,7 +104,7 @@ async def _take_news(
     news, last, ended = list[Event](), seen.last, False
     for event in batch:
         if not event.durable:
-            if seen.text is None or not is_already_shown(event, seen.text):
+            if not is_already_shown(event, seen.texts):
                 news.append(event)
         elif event.sequence > last:
             if event.sequence > last + 1:  # commits of another process are not published here
@@ -123,22 +118,7 @@ async def _take_news(
     return _News(news, last, ended)
 
 
-def is_already_shown(event: Event, shown: ShownText) -> bool:
-    """Return whether a token is part of the text that a late reader received in one piece."""
+def is_already_shown(event: Event, shown: ShownTexts) -> bool:
+    """Return whether a live event is part of a text that a late reader received in one piece."""
     data = event.data
-    return (
-        isinstance(data, Token)
-        and (data.request, data.attempt) == (shown.request, shown.attempt)
-        and data.offset < shown.length
-    )
-
-
-def is_silence(text: str) -> bool:
-    """Return whether the text is the marker of an agent that has nothing to say."""
-    return text.strip() in SILENT_TEXTS
-
-
-def may_be_silence(text: str) -> bool:
-    """Return whether the text may still become the marker of an agent that has nothing to say."""
-    said = text.strip()
-    return any(mark.startswith(said) for mark in SILENT_TEXTS)
+    return bool(shown) and isinstance(data, LiveDelta) and data.offset < shown.get(text_key(data), 0)

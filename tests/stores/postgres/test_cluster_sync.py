@@ -12,7 +12,7 @@ from msgspec import Raw
 from tests.patience import HANG_SECONDS, until
 from tests.stores.postgres.servers import CUT, tell
 from treadle.domain.envelope import Event, Origin, to_json
-from treadle.domain.events import LlmRequest, LlmResponse, StepStart, Token
+from treadle.domain.events import LlmRequest, LlmResponse, StepStart, Token, ToolCallDelta
 from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.messages import Text
 from treadle.domain.models import Usage
@@ -20,6 +20,7 @@ from treadle.engine import cluster_sync
 from treadle.engine.cluster_sync import ClusterSync
 from treadle.engine.event_hub import EventHub
 from treadle.engine.live_relay import RelayMessage
+from treadle.engine.text_blocks import LiveDelta, LiveOutput, TextKey, WrittenReply, text_key
 from treadle.operations.run_stream import StreamReader, follow_run
 from treadle.ports.journal import Claim
 from treadle.ports.notifications import Changed
@@ -78,8 +79,16 @@ class LiveText:
         self.origin = origin
         self.said = Token(request, 1, 0, text)
 
-    def make_tokens(self) -> list[Token]:
+    def make_live_events(self) -> list[LiveDelta]:
         return [self.said]
+
+
+class Written(WrittenReply):
+    """A reply that a worker is writing."""
+
+    def __init__(self, origin: Origin, request: int) -> None:
+        super().__init__(request, 1)
+        self.origin = origin
 
 
 async def request_model(there: Side, claim: Claim) -> int:
@@ -333,6 +342,37 @@ def test_tokens_of_another_process_arrive_and_a_late_reader_gets_the_earlier_tex
                 await late
             there.hub.set_live_text(run_id, None)
             await there.process.advance(claim, request, facts=[reply(speech.said.text)])
+
+    asyncio.run(scenario())
+
+
+def test_a_late_reader_gets_the_reasoning_the_arguments_and_the_output_from_their_beginning(url: str) -> None:
+    async def scenario() -> None:
+        async with open_two_sides(url) as (here, there):
+            claim = await there.process.claimed()
+            run_id, origin = claim.origin.run_id, claim.origin
+            set_owner_of_claim(there, claim)
+            request = await request_model(there, claim)
+            reply, output = Written(origin, request), LiveOutput(origin, request, "c0")
+            reply.thinking.append("Let me see. ")
+            reply.begin_call(0, "bash").append('{"command": ')
+            output.append("first line\n")
+            there.hub.set_live_text(run_id, reply)
+            there.hub.set_live_output(run_id, "c0", output)
+            found: dict[TextKey, str] = {}
+            async with aclosing(here.follow(run_id)) as batches:
+                async for batch in batches:
+                    for event in batch:
+                        if isinstance(event.data, LiveDelta):
+                            text = (
+                                event.data.arguments if isinstance(event.data, ToolCallDelta) else event.data.text
+                            )
+                            known = found.get(text_key(event.data), "")
+                            assert event.data.offset == len(known)
+                            found[text_key(event.data)] = known + text
+                    if len(found) == 3:
+                        break
+            assert sorted(found.values()) == ["Let me see. ", "first line\n", '{"command": ']
 
     asyncio.run(scenario())
 

@@ -17,7 +17,7 @@ from treadle.surfaces.tui.help_screen import make_help
 from treadle.surfaces.tui.prompt_controller import PromptController
 from treadle.surfaces.tui.session_export import export_markdown
 from treadle.surfaces.tui.themes import find_palette
-from treadle.surfaces.tui.transcript import AnswerItem, NoteItem
+from treadle.surfaces.tui.transcript import ShownAnswer, ShownNote
 from treadle.surfaces.tui.transcript_view import TranscriptView
 from treadle.testing.models import ScriptedModel, ask, call, say
 
@@ -147,8 +147,8 @@ def test_text_of_models_and_tools_is_never_markup(tmp_path: Path) -> None:
 
     async def show() -> None:
         async with open_app(tmp_path) as (app, pilot):
-            app.chat.transcript.add(AnswerItem(text=hostile, done=True))
-            app.chat.transcript.add(NoteItem(text=hostile))
+            app.chat.transcript.add(ShownAnswer(text=hostile, done=True))
+            app.chat.transcript.add(ShownNote(text=hostile))
             app.flash(hostile)
             app.display_state.set_banner("link", hostile)
             shown = "[bold red]x[/] [@click=app.exit]y[/] ␛[2J <U+202E> <b>z</b> [/nothing"

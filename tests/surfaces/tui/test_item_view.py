@@ -12,7 +12,7 @@ from treadle.surfaces.tui.item_view import render_item
 from treadle.surfaces.tui.run_facts import RunFacts
 from treadle.surfaces.tui.terminal_output import is_printed
 from treadle.surfaces.tui.themes import find_palette
-from treadle.surfaces.tui.transcript import MAX_LIVE_CHARACTERS, AnswerItem, CallItem, ChildLine, Item, NoteItem
+from treadle.surfaces.tui.transcript import MAX_LIVE_CHARACTERS, ChildLine, Item, ShownAnswer, ShownCall, ShownNote
 
 RUN = RunId("run_1")
 
@@ -24,7 +24,7 @@ def show(item: Item, *, details: bool) -> list[str]:
 
 def test_a_long_output_shows_its_beginning_and_its_end() -> None:
     result = "\n".join(f"line {number}" for number in range(1, 5001))
-    item = CallItem(RUN, name="bash", arguments='{"command": "seq"}', state="done", result=result)
+    item = ShownCall(RUN, name="bash", arguments='{"command": "seq"}', state="done", result=result)
     lines = [line.strip() for line in show(item, details=True)]
     assert "line 1" in lines
     assert lines[-1] == "line 5000"
@@ -33,14 +33,14 @@ def test_a_long_output_shows_its_beginning_and_its_end() -> None:
 
 
 def test_a_line_without_an_end_is_limited_too() -> None:
-    item = CallItem(RUN, name="bash", arguments="{}", state="done", result="x" * 400_000 + "END")
+    item = ShownCall(RUN, name="bash", arguments="{}", state="done", result="x" * 400_000 + "END")
     lines = show(item, details=True)
     assert len(lines) < 900
     assert lines[-1].endswith("END")
 
 
 def test_a_note_with_details_opens_as_a_call_does() -> None:
-    item = NoteItem(RUN, text="recalled 2 notes", details="(2026-03-01) one\n(2026-03-02) \x1b[2Jtwo")
+    item = ShownNote(RUN, text="recalled 2 notes", details="(2026-03-01) one\n(2026-03-02) \x1b[2Jtwo")
     assert show(item, details=False) == ["  ▸ recalled 2 notes"]
     opened = ["  ▾ recalled 2 notes", "    (2026-03-01) one", "    (2026-03-02) ␛[2Jtwo"]
     assert show(item, details=True) == opened
@@ -60,35 +60,35 @@ def test_wrapped_text_is_the_whole_text_in_lines_that_fit(texts: list[str], widt
 
 def test_a_failed_command_shows_the_end_of_its_output_and_its_exit_code() -> None:
     result = "\n".join([*map(str, range(100)), "error: it broke"])
-    item = CallItem(RUN, name="bash", arguments='{"command": "make"}', state="failed", result=result, exit_code=2)
+    item = ShownCall(RUN, name="bash", arguments='{"command": "make"}', state="failed", result=result, exit_code=2)
     head, *preview = show(item, details=False)
     assert "exit code 2" in head
     assert [line.strip() for line in preview] == ["98", "99", "error: it broke"]
-    refused = CallItem(RUN, name="read_file", arguments="{}", state="failed", result="No such file.\nTry another.")
+    refused = ShownCall(RUN, name="read_file", arguments="{}", state="failed", result="No such file.\nTry another.")
     assert show(refused, details=False)[1:] == ["    No such file."]
 
 
 def test_the_answer_of_a_command_keeps_its_lines() -> None:
-    item = AnswerItem(RUN, text="runs   2\ntokens 1200 *in*", done=True, source="command")
+    item = ShownAnswer(RUN, text="runs   2\ntokens 1200 *in*", done=True, source="command")
     assert show(item, details=False) == ["", "  runs   2", "  tokens 1200 *in*"]
 
 
 def test_a_call_that_waits_stays_in_the_scrollback() -> None:
-    assert is_printed(CallItem(RUN, state="approval"))
-    assert is_printed(AnswerItem(RUN, text="x", done=True))
-    assert not is_printed(CallItem(RUN, state="writing"))
-    assert not is_printed(AnswerItem(RUN, text="x"))
-    assert not is_printed(AnswerItem(None, text="welcome", done=True, source="report"))
+    assert is_printed(ShownCall(RUN, state="approval"))
+    assert is_printed(ShownAnswer(RUN, text="x", done=True))
+    assert not is_printed(ShownCall(RUN, state="writing"))
+    assert not is_printed(ShownAnswer(RUN, text="x"))
+    assert not is_printed(ShownAnswer(None, text="welcome", done=True, source="report"))
 
 
 def test_a_child_run_is_a_line_with_its_steps() -> None:
     children = [ChildLine(RUN, "reviewer", state="completed", steps=steps, ended=True) for steps in (1, 2)]
-    item = CallItem(RUN, name="agent_spawn", arguments="{}", state="done", children=children)
+    item = ShownCall(RUN, name="agent_spawn", arguments="{}", state="done", children=children)
     assert [line.rsplit(" · ", 1)[-1] for line in show(item, details=False)[1:]] == ["1 step", "2 steps"]
 
 
 def test_live_output_keeps_its_end_and_omits_known_text() -> None:
-    call = CallItem(RUN, name="bash", arguments="{}", state="running")
+    call = ShownCall(RUN, name="bash", arguments="{}", state="running")
     whole = "".join(f"line {number}\n" for number in range(200_000))
     for at in range(0, len(whole), 50_000):
         call.add_output(at, whole[at : at + 50_000])

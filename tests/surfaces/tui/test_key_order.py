@@ -9,7 +9,7 @@ from textual.widgets import Input
 from tests.surfaces.tui.stage import open_app, read_screen, wait_for
 from treadle.surfaces.tui.app import TreadleApp
 from treadle.surfaces.tui.picker_screen import PickerRow, PickerScreen
-from treadle.surfaces.tui.transcript import AnswerItem
+from treadle.surfaces.tui.transcript import ShownAnswer
 from treadle.surfaces.tui.transcript_view import MAX_PAUSES
 from treadle.testing.models import ScriptedModel, ask, call, say
 
@@ -129,7 +129,7 @@ def test_changes_of_the_transcript_wait_for_keys_for_a_limited_time(tmp_path: Pa
                 return True
 
             app.view.is_key_pending = is_pending
-            app.chat.transcript.add(AnswerItem(text="drawn", done=True))
+            app.chat.transcript.add(ShownAnswer(text="drawn", done=True))
             app.view.note_change(None)
             await wait_for(pilot, lambda: "drawn" in read_screen(app))
             assert asked[:MAX_PAUSES] == [False] * MAX_PAUSES

@@ -18,7 +18,7 @@ from treadle.surfaces.tui.app import TreadleApp
 from treadle.surfaces.tui.chat_state import PendingApproval
 from treadle.surfaces.tui.help_screen import HelpScreen
 from treadle.surfaces.tui.picker_screen import PickerRow, PickerScreen
-from treadle.surfaces.tui.transcript import AnswerItem, CallItem, ChildLine, NoteItem, ThinkingItem, UserItem
+from treadle.surfaces.tui.transcript import ChildLine, ShownAnswer, ShownCall, ShownNote, ShownThinking, UserItem
 
 SCREENS = Path(__file__).parent / "screens"
 RUN = RunId("run_1")
@@ -55,13 +55,13 @@ def fill(app: TreadleApp) -> None:
     child = ChildLine(RunId("run_2"), "reviewer", state="running", doing="read_file parser.py", steps=2)
     for item in (
         UserItem(RUN, text="Fix the parser, please."),
-        ThinkingItem(RUN, text="It splits at spaces.", done=True, seconds=3.0),
-        CallItem(RUN, name="edit_file", arguments=EDIT, state="done", result=RESULT, duration_ms=42),
-        CallItem(RUN, name="bash", arguments=TESTS, state="failed", result="1 failed", duration_ms=2300),
-        CallItem(RUN, name="agent_spawn", arguments='{"agent": "reviewer"}', state="running", children=[child]),
+        ShownThinking(RUN, text="It splits at spaces.", done=True, seconds=3.0),
+        ShownCall(RUN, name="edit_file", arguments=EDIT, state="done", result=RESULT, duration_ms=42),
+        ShownCall(RUN, name="bash", arguments=TESTS, state="failed", result="1 failed", duration_ms=2300),
+        ShownCall(RUN, name="agent_spawn", arguments='{"agent": "reviewer"}', state="running", children=[child]),
         UserItem(RUN, text="Also the date.", kind="steered"),
-        AnswerItem(RUN, text=ANSWER, done=True),
-        NoteItem(RUN, text="The provider failed twice; retried.", level="warning"),
+        ShownAnswer(RUN, text=ANSWER, done=True),
+        ShownNote(RUN, text="The provider failed twice; retried.", level="warning"),
     ):
         app.chat.transcript.add(item)
 

@@ -8,14 +8,11 @@ delivered before them."""
 from collections.abc import Iterable
 
 from treadle.core.fold import children, context, fork, guards, model_calls, run, tool_calls
-from treadle.core.fold.model_calls import SILENT_STORED, SILENT_TEXTS
 from treadle.core.fold.registry import HANDLERS
 from treadle.core.state import RunState
 from treadle.domain.envelope import Event
 from treadle.domain.events import EventData
 from treadle.domain.ids import Instant
-
-__all__ = ["MODULES", "SILENT_STORED", "SILENT_TEXTS", "fold", "fold_all"]
 
 MODULES = (run, model_calls, tool_calls, guards, context, children, fork)
 """The modules with the handlers. Importing them registers the handlers."""

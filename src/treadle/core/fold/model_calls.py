@@ -12,11 +12,10 @@ from treadle.core.usage import StepUsage
 from treadle.domain import events as e
 from treadle.domain.inert_text import has_visible
 from treadle.domain.messages import Message, Part, Text, ToolUse
+from treadle.domain.silence import SILENT_STORED, is_silence
 
 REFUSED_SIZE_SHARE = 0.95
 """Share of the size of a rejected transcript that is assumed to be acceptable."""
-SILENT_TEXTS = ("NO_REPLY", "[SILENT]")
-SILENT_STORED = "[no reply needed]"
 
 
 @on(e.StepStart)
@@ -64,7 +63,7 @@ def _on_llm_response(state: RunState, data: e.LlmResponse) -> None:
     stripped = text.strip() if has_visible(text) else ""
     if data.stop == "interrupted":
         parts, uses = (Text(text),), []
-    elif not uses and stripped in SILENT_TEXTS:
+    elif not uses and is_silence(stripped):
         parts = (Text(SILENT_STORED),)
     _add_reply(state, data, parts)
     state.set_calls([state.ledger.add_call(use, state.tools.get(use.name)) for use in uses])

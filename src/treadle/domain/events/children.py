@@ -45,6 +45,8 @@ class AgentEnd(EventData, frozen=True):
     steps: int = 0
     """Steps of the child run and its descendants."""
     stopped: tuple[str, ...] = ()
+    tree_metrics: Metrics | None = None
+    """The metrics of the child run and its descendants; null: it has none."""
 
 
 ReviewerWait = Literal["approval", "answer", "interrupted"]

@@ -18,7 +18,7 @@ from treadle.domain.excerpts import take_excerpt
 from treadle.domain.ids import RunId
 from treadle.domain.memories import describe_recall
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolUse
-from treadle.operations.run_stream import is_silence, may_be_silence
+from treadle.domain.silence import is_silence, may_be_silence
 from treadle.surfaces.acp.tool_view import (
     KINDS,
     PLAN_TOOL,

@@ -38,7 +38,7 @@ from treadle.surfaces.tui.status_line import StatusLine
 from treadle.surfaces.tui.terminal_loan import lend_terminal
 from treadle.surfaces.tui.terminal_loss import CHECK_SECONDS, TerminalLoss
 from treadle.surfaces.tui.themes import PLAIN_NAME, choose_theme, find_palette, make_textual_themes
-from treadle.surfaces.tui.transcript import AnswerItem
+from treadle.surfaces.tui.transcript import ShownAnswer
 from treadle.surfaces.tui.transcript_view import TranscriptView
 
 Result = TypeVar("Result")
@@ -160,7 +160,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         if not self.chat.transcript.items:
             folder = one_line(str(self.folder))
             text = texts.WELCOME.format(agent=one_line(self.chat.agent_name), folder=folder)
-            self.chat.transcript.add(AnswerItem(text=text, done=True, source="report"))
+            self.chat.transcript.add(ShownAnswer(text=text, done=True, source="report"))
 
     @property
     def folder(self) -> Path:

@@ -4,10 +4,10 @@ from collections.abc import AsyncIterator
 
 from treadle.operations.operation import Caller
 from treadle.operations.run_inspection import OUTPUT, ReadOutput
-from treadle.surfaces.tui.transcript import CallItem
+from treadle.surfaces.tui.transcript import ShownCall
 
 
-async def read_output(caller: Caller, item: CallItem) -> AsyncIterator[str]:
+async def read_output(caller: Caller, item: ShownCall) -> AsyncIterator[str]:
     """Yield the parts of what a call has returned, or of what it has printed so far. The transcript holds a result
     that is not truncated; only others are read."""
     if not item.truncated or item.run_id is None:

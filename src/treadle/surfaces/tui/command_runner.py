@@ -21,7 +21,7 @@ from treadle.surfaces.tui.session_export import export_markdown
 from treadle.surfaces.tui.session_pages import SessionPages
 from treadle.surfaces.tui.session_picker import SessionPicker
 from treadle.surfaces.tui.themes import DARK, LIGHT, NAMES
-from treadle.surfaces.tui.transcript import AnswerItem, CallItem, UserItem
+from treadle.surfaces.tui.transcript import ShownAnswer, ShownCall, UserItem
 
 if TYPE_CHECKING:
     from treadle.surfaces.tui.picker_screen import Picked, PickerRow, PickerScreen
@@ -193,7 +193,7 @@ class CommandRunner:
 
     def _report(self, text: str) -> None:
         """Show something about the session in the transcript."""
-        self._app.chat.transcript.add(AnswerItem(text=text, done=True, source="report"))
+        self._app.chat.transcript.add(ShownAnswer(text=text, done=True, source="report"))
         self._app.view.follow_end()
 
     def show_output(self) -> None:
@@ -204,12 +204,12 @@ class CommandRunner:
         app = self._app
         items = app.chat.transcript.items
         shown = app.view.last_visible
-        calls = [item for item in items if isinstance(item, CallItem) and (item.result or item.output)]
+        calls = [item for item in items if isinstance(item, ShownCall) and (item.result or item.output)]
         if not calls:
             app.flash(texts.NO_OUTPUT)
             return
         end = next((index for index, item in enumerate(items) if item is shown), len(items))
-        before = sum(isinstance(item, CallItem) and bool(item.result or item.output) for item in items[: end + 1])
+        before = sum(isinstance(item, ShownCall) and bool(item.result or item.output) for item in items[: end + 1])
         app.push_screen(
             OutputScreen(app.palette, calls, max(0, before - 1), lambda item: read_output(app.link, item))
         )
@@ -303,7 +303,7 @@ def _describe_agent(app: ControlledApp, name: str) -> str:
         return str(error)
 
 
-def _find_path(call: CallItem) -> str:
+def _find_path(call: ShownCall) -> str:
     from treadle.surfaces.cli.call_view import decode
 
     return str((decode(call.arguments).values or {}).get("path", ""))

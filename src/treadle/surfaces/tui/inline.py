@@ -35,7 +35,7 @@ from treadle.surfaces.tui.run_commands import change_run
 from treadle.surfaces.tui.run_facts import RunFacts
 from treadle.surfaces.tui.terminal_output import find_colours, format_lines
 from treadle.surfaces.tui.themes import PLAIN_NAME, find_palette, make_terminal_palette
-from treadle.surfaces.tui.transcript import AnswerItem, Item, NoteItem, UserItem
+from treadle.surfaces.tui.transcript import Item, ShownAnswer, ShownNote, UserItem
 
 SUPPORTED = ("/help", "/new", "/model", "/queue", "/unqueue", "/resume", "/cancel", "/quit")
 """The commands of the UI that this mode has; session commands go to the session."""
@@ -53,7 +53,7 @@ class InlineChat(ChatListener):
         self._printed: set[int] = set()
         self._kept: list[Item] = []
         """Printed items, so that their identities are not used again."""
-        self._live: tuple[AnswerItem, MarkdownStream, int, int] | None = None
+        self._live: tuple[ShownAnswer, MarkdownStream, int, int] | None = None
         """The answer that is being printed, how much of it was read, and how many of its lines were printed."""
         self._stopping: asyncio.Future[None] | None = None
         self._input = LineReader(lambda: self._say(texts.INLINE_CUT))
@@ -287,7 +287,7 @@ class InlineChat(ChatListener):
         for item in self._chat.transcript.items:
             if id(item) in self._printed:
                 continue
-            if isinstance(item, AnswerItem) and not item.done:
+            if isinstance(item, ShownAnswer) and not item.done:
                 self._print_stream(item)
                 return
             if not item.is_final:
@@ -298,7 +298,7 @@ class InlineChat(ChatListener):
 
     def _print_item(self, item: Item) -> None:
         if self._live is not None and self._live[0] is item:
-            assert isinstance(item, AnswerItem)
+            assert isinstance(item, ShownAnswer)
             self._print_stream(item)
             self._live = None
             return
@@ -306,14 +306,14 @@ class InlineChat(ChatListener):
             return  # the terminal has shown what was typed
         lines = render_item(item, self._width, self._palette, details=False, thinking=False)
         self._write(format_lines(lines, self._colours))
-        if isinstance(item, NoteItem) and item.details and item.run_id is not None:
+        if isinstance(item, ShownNote) and item.details and item.run_id is not None:
             self._say(texts.INLINE_RECALLED.format(run=short_id(item.run_id)))
 
     def _is_own(self, item: UserItem) -> bool:
         facts = self._chat.facts
         return facts is not None and facts.run_id == item.run_id and not facts.ended
 
-    def _print_stream(self, item: AnswerItem) -> None:
+    def _print_stream(self, item: ShownAnswer) -> None:
         """Print the paragraphs of an answer that are finished."""
         if self._live is None or self._live[0] is not item:
             stream = MarkdownStream(min(self._width - len(MARGIN) - 1, MAX_WIDTH), self._palette)

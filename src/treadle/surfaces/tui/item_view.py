@@ -14,7 +14,7 @@ from treadle.surfaces.markdown.blocks import render_markdown
 from treadle.surfaces.markdown.palette import PLAIN, Palette
 from treadle.surfaces.markdown.wrapping import Line, clean, pad_line, wrap
 from treadle.surfaces.tui import texts
-from treadle.surfaces.tui.transcript import AnswerItem, CallItem, Item, NoteItem, ThinkingItem, UserItem
+from treadle.surfaces.tui.transcript import Item, ShownAnswer, ShownCall, ShownNote, ShownThinking, UserItem
 
 MAX_WIDTH = 120
 """Longer lines of prose are hard to read."""
@@ -37,17 +37,17 @@ def render_item(item: Item, width: int, palette: Palette, *, details: bool, thin
     match item:
         case UserItem():
             return [[], *_user(item, inner, palette)]
-        case AnswerItem(source="command"):
+        case ShownAnswer(source="command"):
             return answer_lines(wrap([(clean(item.text), palette.text)], min(inner, MAX_WIDTH)))
-        case AnswerItem():
+        case ShownAnswer():
             return answer_lines(render_markdown(item.text, min(inner, MAX_WIDTH), palette))
-        case ThinkingItem():
+        case ShownThinking():
             is_open = thinking if item.expanded is None else item.expanded
             return [[], *_thinking(item, inner, palette, is_open=is_open)]
-        case CallItem():
+        case ShownCall():
             is_open = details if item.expanded is None else item.expanded
             return _call(item, inner, palette, is_open=is_open)
-        case NoteItem():
+        case ShownNote():
             is_open = details if item.expanded is None else item.expanded
             return _note(item, inner, palette, is_open=is_open)
         case _:
@@ -92,7 +92,7 @@ def _put_right(line: Line, text: str, width: int, style: Style) -> Line:
     return [*shown, Segment(" " * (width - filled - len(text) - 1), style), Segment(f"{text} ", style)]
 
 
-def _thinking(item: ThinkingItem, width: int, palette: Palette, *, is_open: bool) -> list[Line]:
+def _thinking(item: ShownThinking, width: int, palette: Palette, *, is_open: bool) -> list[Line]:
     seconds = None if item.seconds is None else format_duration(max(1, round(item.seconds)))
     title = (
         texts.THOUGHT.format(seconds=seconds) if seconds else texts.THOUGHT_BEFORE if item.done else texts.THINKING
@@ -107,7 +107,7 @@ def _thinking(item: ThinkingItem, width: int, palette: Palette, *, is_open: bool
     return [head, *([Segment(f"{MARGIN}  ", PLAIN), *row] for row in rows)]
 
 
-def _note(item: NoteItem, width: int, palette: Palette, *, is_open: bool) -> list[Line]:
+def _note(item: ShownNote, width: int, palette: Palette, *, is_open: bool) -> list[Line]:
     style = {"info": palette.dim, "warning": palette.warning, "error": palette.error, "success": palette.success}
     rows = wrap([(clean(item.text), style[item.level])], min(width, MAX_WIDTH) - 2)
     mark = {"info": "·", "warning": "!", "error": "✗", "success": "✓"}[item.level]
@@ -123,7 +123,7 @@ def _note(item: NoteItem, width: int, palette: Palette, *, is_open: bool) -> lis
 # ── Tool calls ──
 
 
-def _call(item: CallItem, width: int, palette: Palette, *, is_open: bool) -> list[Line]:
+def _call(item: ShownCall, width: int, palette: Palette, *, is_open: bool) -> list[Line]:
     lines = [_call_head(item, width, palette)]
     if is_open and item.state != "writing":
         lines += _details(item, width, palette)
@@ -138,7 +138,7 @@ def _call(item: CallItem, width: int, palette: Palette, *, is_open: bool) -> lis
     return lines
 
 
-def _call_head(item: CallItem, width: int, palette: Palette) -> Line:
+def _call_head(item: ShownCall, width: int, palette: Palette) -> Line:
     style = {
         "done": palette.success,
         "failed": palette.error,
@@ -167,7 +167,7 @@ def _call_head(item: CallItem, width: int, palette: Palette) -> Line:
     ]
 
 
-def _summarize(item: CallItem, width: int) -> str:
+def _summarize(item: ShownCall, width: int) -> str:
     """Return what a call is about, on one line: its subject, or all arguments."""
     if item.arguments.strip() in ("", "{}"):
         return ""
@@ -178,7 +178,7 @@ def _summarize(item: CallItem, width: int) -> str:
     return summarize_call(item.arguments, width)
 
 
-def _call_state(item: CallItem) -> str:
+def _call_state(item: ShownCall) -> str:
     if item.state == "done":
         return format_milliseconds(item.duration_ms) if item.duration_ms else ""
     state = texts.CALL_STATES[item.state]
@@ -187,7 +187,7 @@ def _call_state(item: CallItem) -> str:
     return state if item.duration_ms is None else f"{state} · {format_milliseconds(item.duration_ms)}"
 
 
-def _preview(item: CallItem, width: int, palette: Palette) -> list[Line]:
+def _preview(item: ShownCall, width: int, palette: Palette) -> list[Line]:
     """Return what a closed call shows under its line: the diff of an edit, the last output, or why it failed."""
     if item.state == "running" and item.output.strip():
         rows = item.output[-2000:].rstrip("\n").split("\n")[-MAX_LIVE_LINES:]
@@ -206,7 +206,7 @@ def _preview(item: CallItem, width: int, palette: Palette) -> list[Line]:
     return [_under(clean(item.note), palette.dim)] if item.note else []
 
 
-def _explain_failure(item: CallItem) -> list[str]:
+def _explain_failure(item: ShownCall) -> list[str]:
     """Return why a call failed: what a reviewer said, the end of a command's output, or the beginning of an
     error."""
     if item.note:
@@ -215,7 +215,7 @@ def _explain_failure(item: CallItem) -> list[str]:
     return rows[-MAX_LIVE_LINES:] if item.exit_code else rows[:1]
 
 
-def _details(item: CallItem, width: int, palette: Palette) -> list[Line]:
+def _details(item: ShownCall, width: int, palette: Palette) -> list[Line]:
     lines: list[Line] = []
     diff = find_diff(item)
     if diff:
@@ -287,7 +287,7 @@ def _child_line(
 # ── Diffs ──
 
 
-def find_diff(item: CallItem) -> list[str]:
+def find_diff(item: ShownCall) -> list[str]:
     """Return the change to a file that a call makes or made, as the lines of a diff; empty for other calls."""
     if item.name == "edit_file" and item.state == "done" and "\n@@ " in item.result:
         return item.result.split("\n")[1:]

@@ -19,11 +19,11 @@ from treadle.surfaces.cli.terminal import one_line
 from treadle.surfaces.markdown.palette import PLAIN, Palette
 from treadle.surfaces.markdown.wrapping import clean, hard_wrap
 from treadle.surfaces.tui import keys, texts
-from treadle.surfaces.tui.transcript import CallItem
+from treadle.surfaces.tui.transcript import ShownCall
 
 MORE_SCREENS = 2
 """The next part is read when at most this many screens are left below."""
-Read = Callable[[CallItem], AsyncIterator[str]]
+Read = Callable[[ShownCall], AsyncIterator[str]]
 
 
 class OutputView(ScrollView, can_focus=True):
@@ -118,7 +118,7 @@ class OutputScreen(ModalScreen[None]):
     OutputScreen { background: $background; }
     """
 
-    def __init__(self, palette: Palette, calls: Sequence[CallItem], index: int, read: Read) -> None:
+    def __init__(self, palette: Palette, calls: Sequence[ShownCall], index: int, read: Read) -> None:
         super().__init__()
         self._calls, self._index, self._read = calls, index, read
         self._view = OutputView(palette)

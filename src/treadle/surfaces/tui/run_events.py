@@ -10,20 +10,20 @@ from treadle.domain.excerpts import take_excerpt
 from treadle.domain.ids import RunId
 from treadle.domain.messages import Image, Message, Text, ToolUse
 from treadle.domain.messages import Thinking as ThinkingPart
-from treadle.operations.run_stream import is_silence, may_be_silence
+from treadle.domain.silence import is_silence, may_be_silence
 from treadle.surfaces.cli.activity import activity
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.run_facts import RunFacts
 from treadle.surfaces.tui.transcript import (
-    AnswerItem,
-    CallItem,
     CallState,
     ChildLine,
     Item,
-    NoteItem,
     NoteLevel,
     SessionTranscript,
-    ThinkingItem,
+    ShownAnswer,
+    ShownCall,
+    ShownNote,
+    ShownThinking,
     UserItem,
     UserKind,
 )
@@ -42,9 +42,9 @@ class _Reply:
     """The reply that is being written."""
 
     attempt: tuple[int, int] = (0, 0)
-    thinking: ThinkingItem | None = None
-    answer: AnswerItem | None = None
-    calls: dict[int, CallItem] = field(default_factory=dict[int, CallItem])
+    thinking: ShownThinking | None = None
+    answer: ShownAnswer | None = None
+    calls: dict[int, ShownCall] = field(default_factory=dict[int, ShownCall])
 
     @property
     def items(self) -> list[Item]:
@@ -58,7 +58,7 @@ class RunReader:
         self.facts = RunFacts(run_id)
         self._transcript = transcript
         self._reply = _Reply()
-        self._calls: dict[str, CallItem] = {}
+        self._calls: dict[str, ShownCall] = {}
         self._approvals: dict[str, str] = {}
         """Calls by the approvals that they wait for."""
         self.children: dict[RunId, ChildLine] = {}
@@ -94,7 +94,7 @@ class RunReader:
             case e.ThinkingDelta():
                 self.facts.state = "thinking"
                 if reply.thinking is None:
-                    reply.thinking = ThinkingItem(self.facts.run_id, started_at=time.time())
+                    reply.thinking = ShownThinking(self.facts.run_id, started_at=time.time())
                     self._transcript.add(reply.thinking)
                 reply.thinking.text += data.text[max(0, len(reply.thinking.text) - data.offset) :]
                 self._transcript.change(reply.thinking)
@@ -103,7 +103,7 @@ class RunReader:
                 call = reply.calls.get(data.index)
                 if call is None:
                     self._end_thinking(reply)
-                    call = reply.calls[data.index] = CallItem(self.facts.run_id, name=data.name, state="writing")
+                    call = reply.calls[data.index] = ShownCall(self.facts.run_id, name=data.name, state="writing")
                     self._transcript.add(call)
                 call.arguments += data.arguments[max(0, len(call.arguments) - data.offset) :]
                 self._transcript.change(call)
@@ -112,7 +112,7 @@ class RunReader:
         self.facts.state = "answering"
         self._end_thinking(reply)
         if reply.answer is None:
-            reply.answer = AnswerItem(self.facts.run_id)
+            reply.answer = ShownAnswer(self.facts.run_id)
         before = len(reply.answer.text)
         reply.answer.text += data.text[max(0, before - data.offset) :]
         if may_be_silence(reply.answer.text) and reply.answer.text.strip():
@@ -140,22 +140,22 @@ class RunReader:
             reply.thinking.text = thought
             self._transcript.change(reply.thinking)
         elif thought:
-            self._transcript.add(ThinkingItem(run_id, text=thought, done=True))
+            self._transcript.add(ShownThinking(run_id, text=thought, done=True))
         text = "".join(part.text for part in response.parts if isinstance(part, Text))
         self._end_answer(reply.answer, "" if is_silence(text) else text)
         for part in response.parts:
             if isinstance(part, ToolUse):
-                call = CallItem(run_id, call_id=part.call_id, name=part.name, arguments=part.arguments)
+                call = ShownCall(run_id, call_id=part.call_id, name=part.name, arguments=part.arguments)
                 self._calls[part.call_id] = call
                 self._transcript.add(call)
         self._reply = _Reply()
 
-    def _end_answer(self, answer: AnswerItem | None, text: str) -> None:
+    def _end_answer(self, answer: ShownAnswer | None, text: str) -> None:
         if not text.strip():
             self._transcript.remove([] if answer is None else [answer])
             return
         if answer is None or answer not in self._transcript.items[-8:]:
-            self._transcript.add(AnswerItem(self.facts.run_id, text=text, done=True))
+            self._transcript.add(ShownAnswer(self.facts.run_id, text=text, done=True))
             return
         answer.text, answer.done = text, True
         self._transcript.change(answer)
@@ -197,7 +197,7 @@ class RunReader:
     def _apply_command(self, data: e.CommandObeyed) -> None:
         """Show the answer of a command. The end of the run says why it was not performed."""
         if data.done:
-            item = AnswerItem(self.facts.run_id, text=data.said, done=True, source="command")
+            item = ShownAnswer(self.facts.run_id, text=data.said, done=True, source="command")
             self._transcript.add(item)
         self.facts.detail = "" if data.done else data.said
 
@@ -328,9 +328,9 @@ class RunReader:
             call.state = "denied"
         self._transcript.change(call)
 
-    def _find_call(self, call_id: str, name: str, arguments: str = "") -> CallItem:
+    def _find_call(self, call_id: str, name: str, arguments: str = "") -> ShownCall:
         if call_id not in self._calls:
-            call = self._calls[call_id] = CallItem(
+            call = self._calls[call_id] = ShownCall(
                 self.facts.run_id, call_id=call_id, name=name, arguments=arguments
             )
             self._transcript.add(call)
@@ -342,12 +342,12 @@ class RunReader:
             call.add_output(offset, text)
             self._transcript.change(call)
 
-    def _close(self, call: CallItem, state: CallState, result: str, duration_ms: int | None = None) -> None:
+    def _close(self, call: ShownCall, state: CallState, result: str, duration_ms: int | None = None) -> None:
         call.state, call.result, call.duration_ms, call.output = state, result, duration_ms, ""
         self._transcript.change(call)
 
     def _note(self, text: str, level: NoteLevel = "info", details: str = "") -> None:
-        self._transcript.add(NoteItem(self.facts.run_id, text=text, level=level, details=details))
+        self._transcript.add(ShownNote(self.facts.run_id, text=text, level=level, details=details))
 
     # ── Child runs ──
 

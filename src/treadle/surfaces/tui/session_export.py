@@ -6,7 +6,7 @@ from treadle.operations.run_diff import RunDiff
 from treadle.surfaces.cli.home_link import HomeLink
 from treadle.surfaces.tui.call_output import read_output
 from treadle.surfaces.tui.session_pages import SessionPages
-from treadle.surfaces.tui.transcript import AnswerItem, CallItem, Item, NoteItem, ThinkingItem, UserItem
+from treadle.surfaces.tui.transcript import Item, ShownAnswer, ShownCall, ShownNote, ShownThinking, UserItem
 
 
 async def export_markdown(link: HomeLink, session_id: SessionId) -> str:
@@ -17,7 +17,7 @@ async def export_markdown(link: HomeLink, session_id: SessionId) -> str:
     while pages.has_more:
         items, _ = await pages.read_page()
         for item in items:
-            if isinstance(item, CallItem) and item.truncated:
+            if isinstance(item, ShownCall) and item.truncated:
                 item.result = "".join([part async for part in read_output(link, item)])
         parts[:0] = [part for part in map(_export, items) if part]
     return f"# {title or session_id}\n\n" + "\n\n".join(parts) + "\n"
@@ -27,21 +27,21 @@ def _export(item: Item) -> str:
     match item:
         case UserItem(text=text):
             return "\n".join(f"> {line}" for line in text.split("\n"))
-        case AnswerItem(text=text, source="command"):
+        case ShownAnswer(text=text, source="command"):
             fence = _fence(text)
             return f"{fence}\n{text}\n{fence}"
-        case AnswerItem(text=text):
+        case ShownAnswer(text=text):
             return text
-        case ThinkingItem(text=text):
+        case ShownThinking(text=text):
             return f"<details><summary>Thinking</summary>\n\n{text}\n\n</details>"
-        case CallItem(name=name, arguments=arguments, result=result):
+        case ShownCall(name=name, arguments=arguments, result=result):
             fence = _fence(arguments + result)
             shown = f"{fence}json\n{arguments}\n{fence}"
             return f"**{name}**\n\n{shown}" + (f"\n\n{fence}\n{result}\n{fence}" if result else "")
-        case NoteItem(text=text, details=details) if details:
+        case ShownNote(text=text, details=details) if details:
             fence = _fence(details)
             return f"<details><summary>{text}</summary>\n\n{fence}\n{details}\n{fence}\n\n</details>"
-        case NoteItem(text=text):
+        case ShownNote(text=text):
             return f"*{text}*"
         case _:
             return ""

@@ -12,7 +12,7 @@ from treadle.surfaces.cli.terminal import supports_colour
 from treadle.surfaces.markdown.palette import Palette
 from treadle.surfaces.markdown.wrapping import Line
 from treadle.surfaces.tui.item_view import render_item
-from treadle.surfaces.tui.transcript import CallItem, Item, SessionTranscript
+from treadle.surfaces.tui.transcript import Item, SessionTranscript, ShownCall
 
 MAX_PRINTED_LINES = 3000
 
@@ -56,6 +56,6 @@ def print_transcript(transcript: SessionTranscript, palette: Palette, width: int
 def is_printed(item: Item) -> bool:
     """Return whether an item belongs into the scrollback: neither the welcome, which belongs to no run, nor what
     the model still writes. A call that waits or runs belongs there."""
-    if isinstance(item, CallItem) and item.state == "writing":
+    if isinstance(item, ShownCall) and item.state == "writing":
         return False
-    return item.run_id is not None and (item.is_final or isinstance(item, CallItem))
+    return item.run_id is not None and (item.is_final or isinstance(item, ShownCall))

@@ -43,7 +43,7 @@ class UserItem(Item):
 
 
 @dataclass(eq=False, slots=True)
-class ThinkingItem(Item):
+class ShownThinking(Item):
     """The reasoning of the model."""
 
     text: str = ""
@@ -57,7 +57,7 @@ class ThinkingItem(Item):
 
 
 @dataclass(eq=False, slots=True)
-class AnswerItem(Item):
+class ShownAnswer(Item):
     """Text of the model, as Markdown; or an answer of Treadle itself."""
 
     text: str = ""
@@ -84,7 +84,7 @@ class ChildLine:
 
 
 @dataclass(eq=False, slots=True)
-class CallItem(Item):
+class ShownCall(Item):
     """A tool call."""
 
     call_id: str = ""
@@ -119,7 +119,7 @@ class CallItem(Item):
 
 
 @dataclass(eq=False, slots=True)
-class NoteItem(Item):
+class ShownNote(Item):
     """A line of Treadle itself."""
 
     text: str = ""
@@ -162,9 +162,9 @@ class SessionTranscript:
     @property
     def last_answer(self) -> str | None:
         """Return the text of the latest answer of the model."""
-        answers = (item for item in reversed(self.items) if isinstance(item, AnswerItem))
+        answers = (item for item in reversed(self.items) if isinstance(item, ShownAnswer))
         return next((item.text for item in answers if item.text and item.source == "model"), None)
 
     @property
-    def calls(self) -> list[CallItem]:
-        return [item for item in self.items if isinstance(item, CallItem)]
+    def calls(self) -> list[ShownCall]:
+        return [item for item in self.items if isinstance(item, ShownCall)]

@@ -20,12 +20,12 @@ from treadle.surfaces.markdown.stream import MarkdownStream
 from treadle.surfaces.markdown.wrapping import Line
 from treadle.surfaces.tui.item_view import MARGIN, MAX_WIDTH, render_item
 from treadle.surfaces.tui.transcript import (
-    AnswerItem,
-    CallItem,
     Item,
-    NoteItem,
     SessionTranscript,
-    ThinkingItem,
+    ShownAnswer,
+    ShownCall,
+    ShownNote,
+    ShownThinking,
     UserItem,
 )
 
@@ -186,14 +186,14 @@ class TranscriptView(ScrollView, can_focus=False):
         if key == block.key:
             return
         block.key = key
-        if isinstance(item, AnswerItem) and (not item.done or self._keeps_stream(block, item)):
+        if isinstance(item, ShownAnswer) and (not item.done or self._keeps_stream(block, item)):
             self._render_stream(block, item, width)
             return
         block.stream = None
         lines = render_item(item, width, self.palette, details=self.details, thinking=self.thinking)
         block.strips = self._make_strips(lines, width)
 
-    def _keeps_stream(self, block: _Block, item: AnswerItem) -> bool:
+    def _keeps_stream(self, block: _Block, item: ShownAnswer) -> bool:
         """Return whether a finished answer keeps the lines that it was streamed with."""
         return (
             block.stream is not None
@@ -201,7 +201,7 @@ class TranscriptView(ScrollView, can_focus=False):
             and item.text.startswith(item.text[: block.consumed])
         )
 
-    def _render_stream(self, block: _Block, item: AnswerItem, width: int) -> None:
+    def _render_stream(self, block: _Block, item: ShownAnswer, width: int) -> None:
         """Render what was added to an answer that is being written."""
         inner = min(max(10, width - len(MARGIN) - 1), MAX_WIDTH)
         if block.stream is None or len(item.text) < block.consumed:
@@ -344,12 +344,12 @@ class TranscriptView(ScrollView, can_focus=False):
         if not 0 <= index < len(self._blocks):
             return
         item = self._blocks[index].item
-        if isinstance(item, CallItem | ThinkingItem | UserItem | NoteItem):
+        if isinstance(item, ShownCall | ShownThinking | UserItem | ShownNote):
             default = (
                 self.details
-                if isinstance(item, CallItem | NoteItem)
+                if isinstance(item, ShownCall | ShownNote)
                 else self.thinking
-                if isinstance(item, ThinkingItem)
+                if isinstance(item, ShownThinking)
                 else False
             )
             item.expanded = not (default if item.expanded is None else item.expanded)

@@ -13,7 +13,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event
 from treadle.domain.events import Continuation, LlmRequest, LlmResponse, RunEnd, ThinkingDelta, Token
 from treadle.domain.messages import Text, Thinking
-from treadle.operations.run_stream import is_silence, may_be_silence
+from treadle.domain.silence import is_silence, may_be_silence
 
 
 class AnswerText(Struct, frozen=True, gc=False):
