@@ -31,6 +31,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright --level error --project pyproject.toml
+	@$(BIN)/python -m tests.lengths
 
 # The dashboard. Node comes with the type checker; npm fetches the packages of the lock file.
 web: $(READY)

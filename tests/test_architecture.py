@@ -60,7 +60,6 @@ MAY_FORMAT_TIMES = {
     Path("domain/time_format.py"),
 }  # fmt: skip
 """They format times that they are given. None of them reads the clock."""
-MAX_FUNCTION_LINES = 50
 NEEDS_A_NETWORK = {"aiohttp", "apsw", "asyncpg", "yaml"}
 
 
@@ -173,29 +172,6 @@ def test_a_circle_is_found_with_its_members_only() -> None:
 def test_shipped_code_does_not_import_the_test_doubles() -> None:
     ships = [path for path in FILES if package_of(path) != "testing" and path != DEMO]
     assert find_faults(ships, lambda path: "testing" in imported_packages(path)) == {}
-
-
-def test_files_are_short() -> None:
-    def too_long(path: Path) -> int:
-        lines = len(text_of(path).splitlines())
-        return lines if lines > (300 if path == Path("engine/loop.py") else 400) else 0
-
-    assert find_faults(FILES, too_long) == {}
-
-
-def test_functions_are_short() -> None:
-    def find_long(path: Path) -> list[str]:
-        functions = [
-            node for node in ast.walk(parsed(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        ]
-        return [function.name for function in functions if count_body_lines(function) > MAX_FUNCTION_LINES]
-
-    assert find_faults(FILES, find_long) == {}
-
-
-def count_body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Return the lines of a function without its signature, which holds the options of a command."""
-    return (function.end_lineno or 0) - function.body[0].lineno + 1
 
 
 def test_every_module_has_a_docstring() -> None:

@@ -29,14 +29,14 @@ def test_a_transcript_has_messages_replies_calls_and_ends_and_is_read_backwards(
             session = first["session_id"]
             await finish_run(web, message="Thanks.", session_id=session)
             page = await read_transcript(web, session)
-            found = [(entry["kind"], entry.get("text", "")) for entry in page["items"]]
-            tool = page["items"][1]
-            assert (tool["tool"], tool["step"]) == ("list_directory", 1)
-            assert json.loads(tool["arguments"]) == {"path": "."}
-            assert tool["status"] == "unknown_tool"
-            kinds = ["user", "tool", "assistant", "end", "user", "assistant", "end"]
+            found = [(item["kind"], item.get("text", "")) for item in page["items"]]
+            call = page["items"][1]
+            assert (call["name"], call["step"]) == ("list_directory", 1)
+            assert json.loads(call["arguments"]) == {"path": "."}
+            assert (call["state"], call["error"]) == ("failed", "unknown_tool")
+            kinds = ["message", "call", "answer", "end", "message", "answer", "end"]
             assert [kind for kind, _ in found] == kinds
-            assert [found[0], found[2]] == [("user", "What is here?"), ("assistant", "Two files.")]
+            assert [found[0], found[2]] == [("message", "What is here?"), ("answer", "Two files.")]
             assert page["next"] is None
             collected: list[Any] = []
             cursor = ""

@@ -18,6 +18,7 @@ ELSEWHERE = {
     "hooks.receive": "for other services, which sign what they send",
     "channels.webhook": "for platforms, which post messages with a secret",
     "runs.children": "the tree of a run contains them",
+    "runs.transcript": "pages fold the journal, which they also follow live",
     "sessions.transcript": "pages fold the journal, which they also follow live",
     "approvals.show": "the list contains all of it",
     "runs.questions": "the transcript contains them",

@@ -69,7 +69,8 @@ def _types(operations: Sequence[AnyOperation]) -> Iterable[Any]:
         fields = msgspec.structs.fields(operation.request)
         bodies = () if operation.body_schema is None else (operation.body_schema,)
         responses = _options(operation.response)
-        for type_ in (*(field.type for field in fields), *bodies, *responses, operation.failure):
+        frames = () if operation.frame is None else (operation.frame,)
+        for type_ in (*(field.type for field in fields), *bodies, *responses, *frames, operation.failure):
             if type_ is not NoneType and _key(type_) not in seen:
                 seen.add(_key(type_))
                 yield type_
@@ -144,7 +145,8 @@ def _responses(operation: AnyOperation, named: dict[str, Any]) -> dict[str, Any]
     if operation.response is NoneType:
         return {str(operation.status): {"description": phrase}, **found}
     if operation.streams == "always":
-        content: dict[str, Any] = {EVENTS: {"schema": {"type": "string"}}}
+        frame = {} if operation.frame is None else {"contentSchema": named[_key(operation.frame)]}
+        content: dict[str, Any] = {EVENTS: {"schema": {"type": "string", **frame}}}
         ended = {"204": {"description": "There are no more events"}}
         return {"200": {"description": "Server-sent events", "content": content}, **ended, **found}
     kind = TEXT if operation.response is str else JSON

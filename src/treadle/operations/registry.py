@@ -7,7 +7,7 @@ from treadle.operations.operation import Operation
 
 ENTITIES: dict[str, tuple[str, ...]] = {
     "agents": ("agents",),
-    "runs": ("runs", "run_control", "run_inspection", "replays", "event_lines"),
+    "runs": ("runs", "run_control", "run_inspection", "replays", "event_lines", "transcripts"),
     "events": ("event_streams",),
     "tickets": ("stream_tickets",),
     "approvals": ("approvals",),

@@ -26,8 +26,8 @@ from treadle.domain.events import (
 from treadle.domain.ids import AgentId, ApprovalId, RunId, SessionId
 from treadle.domain.messages import Message
 from treadle.domain.users import UserId
-from treadle.engine.event_hub import EndedRun, EventHub
-from treadle.engine.subscription import MAX_BACKLOG_EVENTS
+from treadle.engine.event_hub import EndedRun, EventHub, durable_sequence
+from treadle.engine.subscription import MAX_BACKLOG_EVENTS, UNCOUNTED, MemoryAccount
 from treadle.operations.event_factory import DraftFactory
 from treadle.operations.journal_pages import read_queued, read_stored_events
 from treadle.operations.not_found import unknown_session
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from treadle.operations.forks import Fork, ForkService
     from treadle.operations.prompts import SentPrompt
     from treadle.operations.submissions import Admission, Submission
+    from treadle.operations.transcript_stream import SharedTranscripts
     from treadle.replay.replay import Replayed
 
 
@@ -111,6 +112,12 @@ class LocalService:
 
         stores, makers = (self._journal, self._runs, self._admission), (self._drafts, self._vault, self._ids)
         return ForkService(*stores, *makers, self._agent_id, self._credits_per_dollar, self.identify)
+
+    @cached_property
+    def _transcripts(self) -> "SharedTranscripts":
+        from treadle.operations.transcript_stream import SharedTranscripts
+
+        return SharedTranscripts(self)
 
     # ── Starting and steering runs ──
 
@@ -281,6 +288,18 @@ class LocalService:
     def batches(self, reader: StreamReader) -> AsyncGenerator[Sequence[Event], None]:
         """Yield the same events in batches of what is available, for callers that forward them."""
         return follow_run(reader, self._hub, self._journal, self._runs)
+
+    def follow_transcript(
+        self, run_id: RunId, after: int = 0, memory: MemoryAccount = UNCOUNTED
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the changes of a run's transcript as encoded `TranscriptChanges`: what a reader lacks that has
+        everything up to `after`, and then all further changes."""
+        return self._transcripts.follow(run_id, after, memory)
+
+    def list_live_events(self, origin: Origin) -> list[Event]:
+        """Return what the model and the calls of a run have written and is not stored yet."""
+        data = self._hub.list_live_data(origin.run_id)
+        return [self._hub.make_event(origin, durable_sequence(each), each) for each in data]
 
     def reset(self, origin: Origin, reason: str) -> Event:
         """Return the event that tells a reader to start again."""

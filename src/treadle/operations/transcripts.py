@@ -1,210 +1,138 @@
-"""The transcript of a session for people: messages, replies, tool calls with their results, and how runs ended.
+"""The transcript of runs and sessions, in pages. One fold makes it: `core.transcript`."""
 
-It is derived from the journals, so it also shows what a compaction removed from what the model sees."""
-
-from collections.abc import Iterable, Sequence
-from datetime import datetime
-from typing import Annotated, Literal
+from collections.abc import AsyncIterable, Iterable, Sequence
+from typing import Annotated
 
 from msgspec import Meta, Struct
-from msgspec.structs import replace
 
-from treadle.domain import events as e
-from treadle.domain.commands import format_command
+from treadle.core.transcript.fold import RunTranscript
 from treadle.domain.envelope import Event
 from treadle.domain.errors import UsageError
 from treadle.domain.ids import RunId, SessionId
-from treadle.domain.messages import Image, Message, Text, Thinking, ToolUse
-from treadle.domain.runs import OutcomeKind
+from treadle.domain.transcript import Item, RunTotals
 from treadle.operations.context import Context
 from treadle.operations.operation import Operation
-from treadle.operations.run_records import CallStatus
-from treadle.operations.schemas import Page, moment
+from treadle.operations.schemas import Page
 from treadle.ports.journal import RunRecord
 
-EntryKind = Literal["user", "assistant", "tool", "end", "note"]
-"""user: a message to the agent. assistant: a reply of the model. tool: one call with its result. end: how the run
-ended, with its answer where no reply holds it. note: a compaction, a fork or a session command."""
+Before = Annotated[str, Meta(max_length=200, description="`next` of the page before.")]
+Limit = Annotated[int, Meta(ge=1, le=500, description="How many items.")]
 
 
-class TranscriptEntry(Struct, frozen=True, omit_defaults=True):
-    """One entry of a transcript."""
+class TranscriptPage(Struct, frozen=True):
+    """Items of a run, in their order."""
 
-    kind: EntryKind
-    run_id: RunId
+    items: tuple[Item, ...]
     sequence: int
-    """The event of the run that the entry begins with. With the run it is the identity of the entry."""
-    at: datetime
-    agent: str = ""
-    text: str = ""
-    """The message, the reply, the result of the call, or the answer of the run."""
-    thinking: str = ""
-    images: int = 0
-    """How many images the message has."""
-    steered: bool = False
-    """The message was delivered to a run in progress."""
-    step: int = 0
-    call_id: str = ""
-    tool: str = ""
-    arguments: str = ""
-    """The JSON text of the arguments that the call ran with."""
-    status: CallStatus | None = None
-    duration_ms: int = 0
-    child_run_id: RunId | None = None
-    """The child run that the call started."""
-    outcome: OutcomeKind | None = None
-    reason: str = ""
-    next: str = ""
-    """What can be done after the end."""
+    """The last durable event that the items include. A stream of changes continues after it."""
+    totals: RunTotals
+    next: str | None = None
+    """The value of `before` for the items before these; null: there are none."""
 
 
-class ReadTranscript(Struct, frozen=True, forbid_unknown_fields=True):
+class ReadRunTranscript(Struct, frozen=True, forbid_unknown_fields=True):
+    run_id: RunId
+    before: Before | None = None
+    limit: Limit = 100
+
+
+class ReadSessionTranscript(Struct, frozen=True, forbid_unknown_fields=True):
     session_id: SessionId
-    before: Annotated[str, Meta(max_length=200, description="`next` of the page before.")] | None = None
-    limit: Annotated[int, Meta(ge=1, le=500, description="How many entries.")] = 100
+    before: Before | None = None
+    limit: Limit = 100
 
 
-TRANSCRIPT = Operation(
+RUN = Operation(
+    "runs.transcript",
+    "GET",
+    "/v1/runs/{run_id}/transcript",
+    scope="read",
+    request=ReadRunTranscript,
+    response=TranscriptPage,
+    errors=(404,),
+)
+SESSION = Operation(
     "sessions.transcript",
     "GET",
     "/v1/sessions/{session_id}/transcript",
     scope="read",
-    request=ReadTranscript,
-    response=Page[TranscriptEntry],
+    request=ReadSessionTranscript,
+    response=Page[Item],
     errors=(404,),
 )
 
 
-@TRANSCRIPT.handler
-async def read_transcript(context: Context, request: ReadTranscript) -> Page[TranscriptEntry]:
+@RUN.handler
+async def read_run_transcript(context: Context, request: ReadRunTranscript) -> TranscriptPage:
+    """Get the transcript of a run.
+
+    The latest items, with the text that is being written now. To follow the run, stream its events with
+    `view=transcript` after `sequence`."""
+    record = await context.visible_run(request.run_id)
+    transcript = await load_transcript(request.run_id, context.service.read_stored(request.run_id))
+    if record.outcome is None:
+        for event in context.service.list_live_events(record.origin):
+            transcript.apply(event)
+    items = transcript.items
+    if request.before is not None:
+        place = _parse_place(request.before)
+        items = [item for item in items if (item.sequence, item.part) < place]
+    page = items[-request.limit :]
+    following = f"{page[0].sequence}.{page[0].part}" if len(page) < len(items) else None
+    return TranscriptPage(tuple(page), transcript.sequence, transcript.totals, following)
+
+
+@SESSION.handler
+async def read_session_transcript(context: Context, request: ReadSessionTranscript) -> Page[Item]:
     """Get the transcript of a session.
 
-    The latest entries, in the order in which they happened. `next` is the value of `before` for the page with the
-    entries before these."""
+    The latest items of its runs, in their order. `next` is the value of `before` for the page with the items before
+    these."""
     record = await context.visible_session(request.session_id)
     runs = [run for run in await context.visible_runs_of(record.session_id) if run.origin.parent_run_id is None]
     until, before = _parse_cursor(request.before, runs)
-    entries: list[TranscriptEntry] = []
+    items: list[Item] = []
     for run in reversed(runs[: until + 1]):
-        events = [event async for event in context.service.read_stored(run.origin.run_id)]
-        found = build_transcript(events, run.agent)
+        found = (await load_transcript(run.origin.run_id, context.service.read_stored(run.origin.run_id))).items
         if before is not None and run is runs[until]:
-            found = [entry for entry in found if entry.sequence < before]
-        entries = [*found, *entries]
-        if len(entries) > request.limit:
-            entries = entries[-request.limit :]
-            return Page(tuple(entries), f"{entries[0].run_id}:{entries[0].sequence}")
-    return Page(tuple(entries))
+            found = [item for item in found if (item.sequence, item.part) < before]
+        items = [*found, *items]
+        if len(items) > request.limit:
+            items = items[-request.limit :]
+            return Page(tuple(items), f"{items[0].run_id}:{items[0].sequence}.{items[0].part}")
+    return Page(tuple(items))
 
 
-def _parse_cursor(cursor: str | None, runs: Sequence[RunRecord]) -> tuple[int, int | None]:
-    """Return the index of the last run to read, and the sequence before which its entries count."""
+async def load_transcript(run_id: RunId, events: AsyncIterable[Event]) -> RunTranscript:
+    """Return the transcript of stored events."""
+    transcript = RunTranscript(run_id)
+    async for event in events:
+        transcript.apply(event)
+    return transcript
+
+
+def fold_events(run_id: RunId, events: Iterable[Event]) -> RunTranscript:
+    """Return the transcript of events, of a whole run or of a part that begins with a step."""
+    transcript = RunTranscript(run_id)
+    for event in events:
+        transcript.apply(event)
+    return transcript
+
+
+def _parse_place(cursor: str) -> tuple[int, int]:
+    """Return the place of the item that follows a page."""
+    sequence, _, part = cursor.partition(".")
+    if not (sequence.isdecimal() and part.isdecimal() and cursor.isascii()):
+        raise UsageError("before: no page has this cursor. Use `next` of the page before.")
+    return int(sequence), int(part)
+
+
+def _parse_cursor(cursor: str | None, runs: Sequence[RunRecord]) -> tuple[int, tuple[int, int] | None]:
+    """Return the index of the last run to read, and the place before which its items count."""
     if cursor is None:
         return len(runs) - 1, None
-    run_id, _, sequence = cursor.rpartition(":")
+    run_id, _, place = cursor.rpartition(":")
     for index, run in enumerate(runs):
-        if run.origin.run_id == run_id and sequence.isdigit():
-            return index, int(sequence)
+        if run.origin.run_id == run_id:
+            return index, _parse_place(place)
     raise UsageError("before: no page has this cursor. Use `next` of the page before.")
-
-
-# ── From events to entries ─────────────────────────────────────────────────────────────────────────
-
-
-def build_transcript(events: Iterable[Event], agent: str) -> list[TranscriptEntry]:
-    """Return the entries of one run."""
-    transcript = _Transcript(agent)
-    for event in events:
-        transcript.add(event)
-    return transcript.entries
-
-
-class _Transcript:
-    """Collects entries. A call has its entry from the reply that requests it; later events fill it in."""
-
-    def __init__(self, agent: str) -> None:
-        self.entries: list[TranscriptEntry] = []
-        self._agent = agent
-        self._calls: dict[str, int] = {}
-        self._last_text = ""
-
-    def add(self, event: Event) -> None:
-        match event.data:
-            case e.UserMessage(message=message):
-                self._say(event, message)
-            case e.MessageSteered(message=message):
-                self._say(event, message, steered=True)
-            case e.RunQueued(command=command) if command is not None:
-                self._append(event, "note", text=format_command(command))
-            case e.RunForked(step=step, run_id=source, asked=asked):
-                self._append(event, "note", text=f"Continues from step {step} of {source}.")
-                if asked:
-                    self._append(event, "user", text=asked)
-            case e.CommandObeyed(said=said):
-                self._append(event, "note", text=said)
-                self._last_text = said
-            case e.ContextCompacted():
-                self._append(event, "note", text="The earlier conversation was replaced with a summary.")
-            case e.LlmResponse():
-                self._reply(event, event.data)
-            case e.RunEnd():
-                self._end(event, event.data)
-            case _:
-                self._add_to_call(event)
-
-    def _append(self, event: Event, kind: EntryKind, **fields: object) -> None:
-        self.entries.append(
-            TranscriptEntry(kind, event.run_id, event.sequence, moment(event.timestamp), self._agent, **fields)  # pyright: ignore[reportArgumentType] -- the callers name fields of the entry
-        )
-
-    def _say(self, event: Event, message: Message, steered: bool = False) -> None:
-        images = sum(isinstance(part, Image) for part in message.parts)
-        self._append(event, "user", text=message.text, images=images, steered=steered)
-
-    def _reply(self, event: Event, reply: e.LlmResponse) -> None:
-        text = "".join(part.text for part in reply.parts if isinstance(part, Text))
-        thinking = "\n\n".join(part.text for part in reply.parts if isinstance(part, Thinking) and part.text)
-        if text or thinking:
-            self._append(
-                event, "assistant", text=text, thinking=thinking, step=reply.step, duration_ms=reply.duration_ms
-            )
-        self._last_text = text or self._last_text
-        for part in reply.parts:
-            if isinstance(part, ToolUse):
-                self._calls[part.call_id] = len(self.entries)
-                self._append(
-                    event,
-                    "tool",
-                    step=reply.step,
-                    call_id=part.call_id,
-                    tool=part.name,
-                    arguments=part.arguments,
-                    status="asked",
-                )
-
-    def _end(self, event: Event, end: e.RunEnd) -> None:
-        text = "" if end.text == self._last_text else end.text
-        self._append(event, "end", text=text, outcome=end.outcome, reason=end.reason, next=end.next)
-
-    def _add_to_call(self, event: Event) -> None:
-        match event.data:
-            case e.ToolCallStart(call_id=call_id, arguments=arguments):
-                self._fill(call_id, arguments=arguments, status="running")
-            case e.ToolCallEnd(call_id=call_id, content=content, duration_ms=duration):
-                self._fill(call_id, text=content, status="ok", duration_ms=duration)
-            case e.ToolCallError(call_id=call_id, content=content, kind=kind, duration_ms=duration):
-                self._fill(call_id, text=content, status=kind, duration_ms=duration)
-            case (
-                e.ToolCallBlocked(call_id=call_id, content=content)
-                | e.HookBlocked(call_id=call_id, content=content)
-            ):
-                self._fill(call_id, text=content, status="blocked")
-            case e.AgentSpawn(call_id=call_id, run_id=child):
-                self._fill(call_id, child_run_id=child)
-            case _:
-                pass
-
-    def _fill(self, call_id: str, **fields: object) -> None:
-        index = self._calls.get(call_id)
-        if index is not None:
-            self.entries[index] = replace(self.entries[index], **fields)

@@ -9,7 +9,7 @@ reader that does not receive that end in time is disconnected."""
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from typing import Annotated, Any, Generic, TypeVar, cast
+from typing import Annotated, Any, Generic, Literal, TypeVar, cast
 
 from litestar import get
 from litestar.params import FromPath, HeaderParameter, QueryParameter
@@ -44,6 +44,7 @@ HEADERS = [
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 ]
+SEQUENCE_PREFIX = b'{"type":"changes","sequence":'
 Piece = TypeVar("Piece")
 Pieces = AsyncGenerator[bytes, None]
 Batches = AsyncGenerator[Sequence[Event], None]
@@ -56,6 +57,9 @@ AfterSequence = Annotated[int | None, QueryParameter(ge=0, description="Only eve
 AfterCursor = Annotated[str | None, QueryParameter(description="Only events after this one, an id of this stream.")]
 
 
+RunView = Annotated[
+    Literal["events", "transcript"], QueryParameter(description="Events, or changes of the transcript.")
+]
 Live = Annotated[
     bool, QueryParameter(description="Include events that are not stored: tokens as they are generated.")
 ]
@@ -312,6 +316,12 @@ def frame_feed_item(item: FeedItem) -> tuple[bytes, bytes, bytes]:
             return _frame(item.event, item.position)
 
 
+def frame_changes(encoded: bytes) -> Iterator[bytes]:
+    """Yield changes of a transcript as a server-sent event, in parts. Its id is the sequence at their beginning."""
+    sequence = encoded[len(SEQUENCE_PREFIX) : encoded.index(b",", len(SEQUENCE_PREFIX))]
+    return split_bytes(b"id: %b\nevent: changes\ndata: %b\n\n" % (sequence, encoded))
+
+
 # ── Routes ─────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -321,7 +331,11 @@ def frame_feed_item(item: FeedItem) -> tuple[bytes, bytes, bytes]:
     include_in_schema=False,
 )
 async def stream_run(
-    run_id: FromPath[str], request: ApiRequest, last_event_id: LastEventId = None, after: AfterSequence = None
+    run_id: FromPath[str],
+    request: ApiRequest,
+    last_event_id: LastEventId = None,
+    after: AfterSequence = None,
+    view: RunView = "events",
 ) -> ASGIApp:
     """Serve `events.of_run`."""
     context = get_context(request)
@@ -331,6 +345,10 @@ async def stream_run(
     if record.outcome is not None and start == record.sequence:
         return send_no_content
     memory = ReaderMemory(get_streams(request).memory)
+    if view == "transcript":
+        known = 0 if start > record.sequence else start
+        changes = context.service.follow_transcript(record.origin.run_id, known, memory)
+        return EventStream(changes, frame_changes, request, memory=memory)
     # After an unknown position, the reader is told and gets everything.
     read = read_run_from_start if start > record.sequence else read_run
     return EventStream(read(record, start, context, memory), frame_events, request, memory=memory)
