@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
-from types import NoneType, UnionType
-from typing import Any, get_args
+from types import NoneType
+from typing import Any
 
 import msgspec
 from msgspec.structs import FieldInfo
@@ -68,17 +68,12 @@ def _types(operations: Sequence[AnyOperation]) -> Iterable[Any]:
     for operation in operations:
         fields = msgspec.structs.fields(operation.request)
         bodies = () if operation.body_schema is None else (operation.body_schema,)
-        responses = _options(operation.response)
+        responses = operation.response_types
         frames = () if operation.frame is None else (operation.frame,)
         for type_ in (*(field.type for field in fields), *bodies, *responses, *frames, operation.failure):
             if type_ is not NoneType and _key(type_) not in seen:
                 seen.add(_key(type_))
                 yield type_
-
-
-def _options(response: Any) -> tuple[Any, ...]:
-    """Return the types of a response: of a union, each of them."""
-    return get_args(response) if isinstance(response, UnionType) else (response,)
 
 
 def _key(type_: Any) -> str:
@@ -150,7 +145,7 @@ def _responses(operation: AnyOperation, named: dict[str, Any]) -> dict[str, Any]
         ended = {"204": {"description": "There are no more events"}}
         return {"200": {"description": "Server-sent events", "content": content}, **ended, **found}
     kind = TEXT if operation.response is str else JSON
-    options = [named[_key(option)] for option in _options(operation.response)]
+    options = [named[_key(option)] for option in operation.response_types]
     content = {kind: {"schema": options[0] if len(options) == 1 else {"anyOf": options}}}
     if operation.streams == "on_request":
         content[EVENTS] = {"schema": {"type": "string"}}

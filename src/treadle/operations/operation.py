@@ -6,11 +6,11 @@ names are sent in the path; the others are sent in the query (GET, DELETE) or in
 
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import cached_property
 from inspect import getdoc
-from types import NoneType
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from types import NoneType, UnionType
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, get_args
 from urllib.parse import quote
 
 import msgspec
@@ -208,6 +208,26 @@ class Operation(Generic[Q, R]):
                 raise msgspec.ValidationError(f"Object contains unknown field `{name}`")
         return msgspec.convert({**values, **path, **query}, self.request)
 
+    @cached_property
+    def response_types(self) -> tuple[Any, ...]:
+        """The types that a response can have: more than one if it is a union."""
+        response: Any = self.response
+        return get_args(response) if isinstance(response, UnionType) else (response,)
+
+    def encode_response(self, response: R) -> bytes | None:
+        """Return the body of a response, or None if it has none."""
+        return None if self.status == 204 else msgspec.json.encode(response)
+
+    def decode_response(self, body: bytes) -> R:
+        """Return the response in a body. Of a union, it has the type with the most required fields that fits."""
+        if len(self.response_types) == 1:
+            return msgspec.json.decode(body or b"null", type=self.response)
+        *most, least = sorted(self.response_types, key=_count_required_fields, reverse=True)
+        for type_ in most:
+            with suppress(msgspec.ValidationError):
+                return msgspec.json.decode(body, type=type_)
+        return msgspec.json.decode(body, type=least)
+
     def _decode_outside(self, path: Mapping[str, str], query: Mapping[str, str]) -> dict[str, Any]:
         """Return the fields that the path and the query carry, by their names in the struct."""
         found: dict[str, Any] = {}
@@ -301,6 +321,10 @@ async def _items(
             return
         left = None if left is None else left - len(page.items)
         request = msgspec.structs.replace(request, cursor=page.next)
+
+
+def _count_required_fields(struct: type[Struct]) -> int:
+    return sum(field.required for field in msgspec.structs.fields(struct))
 
 
 def _is_sent(name: str, field: FieldInfo, values: Mapping[str, Any]) -> bool:

@@ -22,7 +22,7 @@ class RemoteCaller:
 
     async def call(self, operation: Operation[Q, R], request: Q, *, key: str | None = None) -> R:
         content = await self._connection.send(operation.method, operation.encode(request), key)
-        return msgspec.json.decode(content or b"null", type=operation.response)
+        return operation.decode_response(content)
 
     async def events(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
         """Follow a run: the durable events after a sequence, then all events as they happen."""

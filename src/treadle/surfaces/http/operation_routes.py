@@ -8,7 +8,7 @@ from litestar import Response
 from litestar.handlers import HTTPRouteHandler
 
 from treadle.domain.errors import SizeLimitExceeded
-from treadle.operations.operation import InvalidParameter, Operation
+from treadle.operations.operation import InvalidParameter, Operation, R
 from treadle.operations.refusal import Refusal
 from treadle.operations.registry import all_operations
 from treadle.surfaces.http.dependencies import ApiRequest, get_context
@@ -27,9 +27,7 @@ def make_route(operation: Operation[Any, Any]) -> HTTPRouteHandler:
 
     async def perform(request: ApiRequest) -> Response[bytes | None]:
         parameters = await read_request(operation, request)
-        result = await operation.perform(get_context(request), parameters)
-        body = None if operation.status == 204 else msgspec.json.encode(result)
-        return Response(body, status_code=operation.status, media_type="application/json")
+        return make_response(operation, await operation.perform(get_context(request), parameters))
 
     return HTTPRouteHandler(
         re.sub(r"\{(\w+)\}", r"{\1:str}", operation.path),
@@ -38,6 +36,12 @@ def make_route(operation: Operation[Any, Any]) -> HTTPRouteHandler:
         opt={"scope": operation.scope, "query": frozenset(operation.query_fields)},
         include_in_schema=False,
     )(perform)
+
+
+def make_response(operation: Operation[Any, R], result: R, status: int | None = None) -> Response[bytes | None]:
+    """Return the response with the result of an operation, with the status of the operation by default."""
+    body = operation.encode_response(result)
+    return Response(body, status_code=status or operation.status, media_type="application/json")
 
 
 async def read_request(operation: Operation[Any, Any], request: ApiRequest) -> Any:

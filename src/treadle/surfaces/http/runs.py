@@ -9,12 +9,13 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from treadle.domain.events import RunEnd
 from treadle.domain.ids import RunId
 from treadle.domain.messages import user
-from treadle.operations.run_control import Accepted, NewRun, continued_run, make_part
-from treadle.operations.runs import LONGEST_WAIT, RunDetail, run_detail
+from treadle.operations.run_control import START, Accepted, NewRun, continued_run, make_part
+from treadle.operations.runs import LONGEST_WAIT, SHOW, run_detail
 from treadle.operations.submissions import Submission
 from treadle.surfaces.http.agent_overrides import apply_overrides
 from treadle.surfaces.http.auth import get_streams
 from treadle.surfaces.http.dependencies import ApiRequest, find_asker, get_context
+from treadle.surfaces.http.operation_routes import make_response
 
 Wait = Annotated[float | None, QueryParameter(ge=0, le=LONGEST_WAIT)]
 
@@ -22,7 +23,7 @@ Wait = Annotated[float | None, QueryParameter(ge=0, le=LONGEST_WAIT)]
 @post("/v1/agents/{name:str}/runs", status_code=202, opt={"scope": "run"}, include_in_schema=False)
 async def submit_run(
     name: FromPath[str], data: JSONBody[NewRun], request: ApiRequest, wait: Wait = None
-) -> Response[Accepted | RunDetail]:
+) -> Response[bytes | None]:
     """Serve `runs.start`."""
     context = get_context(request).for_user(data.user)
     agent, principal = context.visible_agent(name), context.principal
@@ -48,19 +49,19 @@ async def submit_run(
     if seconds:
         end = await _wait_for_end(seconds, ticket.run_id, request)
         detail = await run_detail(context, await context.service.run(ticket.run_id))
-        return Response(detail, status_code=202 if end is None else 200)
-    return Response(Accepted(ticket.run_id, ticket.session_id), status_code=202)
+        return make_response(START, detail, 202 if end is None else 200)
+    return make_response(START, Accepted(ticket.run_id, ticket.session_id))
 
 
 @get("/v1/runs/{run_id:str}", opt={"scope": "read"}, include_in_schema=False)
-async def show_run(run_id: FromPath[str], request: ApiRequest, wait: Wait = None) -> RunDetail:
+async def show_run(run_id: FromPath[str], request: ApiRequest, wait: Wait = None) -> Response[bytes | None]:
     """Serve `runs.show`."""
     context = get_context(request)
     record = await context.visible_run(run_id)
     if wait and record.outcome is None:
         await _wait_for_end(wait, record.origin.run_id, request)
         record = await context.service.run(record.origin.run_id)
-    return await run_detail(context, record)
+    return make_response(SHOW, await run_detail(context, record))
 
 
 async def _wait_for_end(seconds: float, run_id: RunId, request: ApiRequest) -> RunEnd | None:
