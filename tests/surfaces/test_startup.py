@@ -22,7 +22,7 @@ MODULES = {
 """The most modules that a command may import. Raise a limit only with the figures of the benchmark."""
 HEAVY = (
     "pydantic", "litestar", "aiohttp", "uvicorn", "cryptography", "tree_sitter", "jsonschema_rs", "genai_prices",
-    "rich", "textual", "mcp", "acp", "numpy", "treadle.engine.loop", "treadle.models", "treadle.tools",
+    "rich", "textual", "mcp", "acp", "numpy", "pathspec", "treadle.engine.loop", "treadle.models", "treadle.tools",
 )  # fmt: skip
 LISTED = """
 import atexit, sys

@@ -9,8 +9,9 @@ from itertools import islice
 from pathlib import Path
 
 from treadle.domain.executed_files import GIT_FOLDER
+from treadle.domain.ignore_rules import SKIPPED_FOLDERS, IgnoreRules
 from treadle.ports.tool import ToolError
-from treadle.tools.files.ignore_rules import SKIPPED_FOLDERS, IgnoreRules
+from treadle.tools.files.ignore_files import read_ignore_file
 from treadle.tools.files.linked_worktree import find_worktree, read_worktree_head
 from treadle.tools.files.name_display import display_name
 from treadle.tools.files.text import read_bytes
@@ -97,7 +98,7 @@ def _list_names(workspace: OpenWorkspace, path: str, rules: IgnoreRules) -> tupl
     """Return the names in a folder, folders with a slash, and the rules that apply below it."""
     try:
         with workspace.folder(path or CURRENT_FOLDER) as folder:
-            rules = rules.with_folder(folder, path)
+            rules = read_ignore_file(rules, folder, path)
             with os.scandir(folder) as listed:
                 entries = [
                     (entry.name, entry.is_dir(follow_symlinks=False)) for entry in islice(listed, MAX_SCANNED)

@@ -9,8 +9,9 @@ from stat import S_ISDIR
 from threading import Event
 from typing import Literal, NamedTuple
 
+from treadle.domain.ignore_rules import SKIPPED_FOLDERS, IgnoreRules
 from treadle.ports.tool import ToolError
-from treadle.tools.files.ignore_rules import SKIPPED_FOLDERS, IgnoreRules
+from treadle.tools.files.ignore_files import read_ignore_file
 from treadle.tools.files.name_display import display_name
 from treadle.tools.files.private_files import NO_PRIVACY
 from treadle.tools.files.workspace import CURRENT_FOLDER, OPEN_FOLDER_FLAGS, OpenPath, OpenWorkspace
@@ -88,11 +89,11 @@ class FolderWalk:
             return rules
         for above in reversed(PurePosixPath(start).parents):
             with suppress(ToolError), workspace.folder(str(above)) as folder:  # a private folder has no influence
-                rules = rules.with_folder(folder, "" if str(above) == CURRENT_FOLDER else f"{above}/")
+                rules = read_ignore_file(rules, folder, "" if str(above) == CURRENT_FOLDER else f"{above}/")
         return rules
 
     def _entries(self, folder: int, under: str, rules: IgnoreRules, depth: int) -> Iterator[FolderEntry]:
-        rules = rules.with_folder(folder, under)
+        rules = read_ignore_file(rules, folder, under)
         for name, kind in self._list_folder(folder):
             self._entry_count += 1
             if self._entry_count > _MAX_ENTRIES:

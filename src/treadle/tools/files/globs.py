@@ -6,18 +6,13 @@ _SPECIAL = frozenset("\\.+*?()|[]{}^$")
 def translate_glob(pattern: str) -> str:
     """Return the expression for a glob. `*` and `?` stay in one folder, `**` does not, `[a-z]` and `{a,b}` work as
     in a shell."""
-    return _GlobTranslator(pattern, braces=True).translate()
-
-
-def translate_ignore_pattern(pattern: str) -> str:
-    """Return the expression for a .gitignore pattern, in which braces are plain characters."""
-    return _GlobTranslator(pattern, braces=False).translate()
+    return _GlobTranslator(pattern).translate()
 
 
 class _GlobTranslator:
-    def __init__(self, pattern: str, braces: bool) -> None:
+    def __init__(self, pattern: str) -> None:
         self._pattern = pattern
-        self._braces = braces and pattern.count("{") == pattern.count("}")
+        self._braces = pattern.count("{") == pattern.count("}")
         self._open = 0
         self._at = 0
 
