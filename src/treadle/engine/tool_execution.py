@@ -159,6 +159,7 @@ class RunningCall:
             hidden=self._deps.hidden,
             engine=self._deps.places,
             approved=self.item.approved,
+            files=self.item.start.files,
             hide=self._make_redactor(),
             report=self._run.record,
             recall=partial(self._deps.results.read, origin.session_id),

@@ -27,6 +27,7 @@ from treadle.domain.events import (
     ToolCallStart,
 )
 from treadle.domain.excerpts import Excerpt, place_excerpt
+from treadle.domain.file_fingerprints import FileFingerprint
 from treadle.domain.ids import ApprovalId, Instant
 from treadle.domain.json_text import is_too_deep
 from treadle.domain.limits import MAX_JSON_DEPTH
@@ -125,7 +126,8 @@ async def _prepare(call: Call, run: OwnedRun, deps: EngineDeps) -> ReadyCall:
         text = f"The tool `{call.name}` is no longer available. Continue without it."
         raise CallRefused(ToolCallError(call.call_id, call.name, "failed", text, cause="tool_missing"))
     if call.arguments is not None:  # it was started before, and runs again with the same arguments
-        return await _make_approved(call, tool, call.arguments, _parse(call, tool, call.arguments), run, deps)
+        arguments = _parse(call, tool, call.arguments)
+        return await _make_approved(call, tool, call.arguments, arguments, call.files, run, deps)
     if call.secrets:
         raise _refuse_raw_secret(call)
     approval = run.state.review.approvals.get(call.call_id)
@@ -136,26 +138,36 @@ async def _prepare(call: Call, run: OwnedRun, deps: EngineDeps) -> ReadyCall:
         subjects = await _assess_subjects(call, tool, arguments, run, deps)
         if subjects.caution is not None or subjects.concern is not None or not permits_everything(run.state):
             await _check_permission(call, tool, subjects, text, run, deps)
-        return _make_ready(call, tool, text, arguments, run)
+        files = await _take_fingerprints(call, tool, arguments, run, deps)
+        return _make_ready(call, tool, text, arguments, files, run)
     edited = run.state.review.decisions[approval.approval_id].arguments
     if edited is None:
         arguments = _parse(call, tool, approval.arguments)
-        return await _make_approved(call, tool, approval.arguments, arguments, run, deps)
+        return await _make_approved(call, tool, approval.arguments, arguments, approval.files, run, deps)
     text, arguments = await _apply_hooks(call, tool, edited, run, deps)
     ruling = rule_on_call(run.state, tool.spec, _find_subjects(call, tool, arguments))
     if ruling.verdict == "deny":
         raise CallRefused(make_denied(call, f"It is not allowed as it was edited: {ruling.reason}.", "rule"))
-    return await _make_approved(call, tool, text, arguments, run, deps)
+    shown = {each.path: each for each in approval.files}
+    files = await _take_fingerprints(call, tool, arguments, run, deps)
+    files = tuple([shown.get(each.path, each) for each in files])
+    return await _make_approved(call, tool, text, arguments, files, run, deps)
 
 
 async def _make_approved(
-    call: Call, tool: Tool, text: str, arguments: Any, run: OwnedRun, deps: EngineDeps
+    call: Call,
+    tool: Tool,
+    text: str,
+    arguments: Any,
+    files: tuple[FileFingerprint, ...],
+    run: OwnedRun,
+    deps: EngineDeps,
 ) -> ReadyCall:
     """Return the approved call, ready to run, with the private places that its approval covers.
 
     An approval names the place that the reviewer saw. If the path leads to another place now, that is not
     approved, and the tool refuses it. A reviewer who edited the arguments has chosen the path."""
-    ready = _make_ready(call, tool, text, arguments, run)
+    ready = _make_ready(call, tool, text, arguments, files, run)
     approval = run.state.review.approvals.get(call.call_id)
     if approval is None or (concern := await _assess(call, tool, arguments, run, deps)) is None:
         return ready
@@ -169,18 +181,35 @@ async def _make_approved(
 async def _assess(call: Call, tool: Tool, arguments: Any, run: OwnedRun, deps: EngineDeps) -> Concern | None:
     """Return what the tool finds on this machine that needs a reviewer."""
     assess = getattr(tool, "assess", None)
-    if assess is None:
+    if assess is None or (scene := _make_scene(call, run, deps)) is None:
         return None
-    agent = run.state.agent
-    try:
-        workspace = deps.workspace(agent)
-    except UsageError:  # reported when the call runs
-        return None
-    scene = CallEnvironment(call.call_id, workspace, agent.confinement, deps.hidden, deps.places)
     try:
         return await assess(arguments, scene)
     except Exception as raised:  # tools may be third-party code
         raise _make_failure(call, raised) from raised
+
+
+async def _take_fingerprints(
+    call: Call, tool: Tool, arguments: Any, run: OwnedRun, deps: EngineDeps
+) -> tuple[FileFingerprint, ...]:
+    """Return what the files contain that a call would change. It runs only while they still contain that."""
+    take = getattr(tool, "take_fingerprints", None)
+    if take is None or (scene := _make_scene(call, run, deps)) is None:
+        return ()
+    try:
+        return await take(arguments, scene)
+    except Exception as raised:  # tools may be third-party code
+        raise _make_failure(call, raised) from raised
+
+
+def _make_scene(call: Call, run: OwnedRun, deps: EngineDeps) -> CallEnvironment | None:
+    """Return where a call would run, or None if there is no such folder, which is reported when the call runs."""
+    agent = run.state.agent
+    try:
+        workspace = deps.workspace(agent)
+    except UsageError:
+        return None
+    return CallEnvironment(call.call_id, workspace, agent.confinement, deps.hidden, deps.places)
 
 
 async def _assess_subjects(call: Call, tool: Tool, arguments: Any, run: OwnedRun, deps: EngineDeps) -> Subjects:
@@ -228,9 +257,12 @@ def make_blocked(call: Call, blocked: BlockedByHook, stage: HookStage) -> HookBl
     )
 
 
-def _make_ready(call: Call, tool: Tool, text: str, arguments: Any, run: OwnedRun) -> ReadyCall:
+def _make_ready(
+    call: Call, tool: Tool, text: str, arguments: Any, files: tuple[FileFingerprint, ...], run: OwnedRun
+) -> ReadyCall:
     key = f"{run.origin.run_id}/{call.call_id}"
-    return ReadyCall(call, tool, arguments, ToolCallStart(call.call_id, call.name, text, key, call.attempts + 1))
+    start = ToolCallStart(call.call_id, call.name, text, key, call.attempts + 1, files)
+    return ReadyCall(call, tool, arguments, start)
 
 
 def _parse(call: Call, tool: Tool, text: str) -> Any:
@@ -317,41 +349,39 @@ async def _check_permission(
         case "ask":
             if not has_reviewer(run.state):
                 raise CallRefused(_deny_unreviewed(call, ruling.reason, subjects.concern))
-            await _check_fault(call, tool, subjects, text, run, deps)
-            approval_id, expires_at = ApprovalId(deps.ids("apr")), _compute_expiry(run, deps)
+            arguments = _parse(call, tool, text)
+            files = await _take_fingerprints(call, tool, arguments, run, deps)
+            await _check_fault(call, tool, subjects, arguments, run, deps)
             raise CallRefused(
                 ApprovalRequested(
-                    approval_id,
-                    call.call_id,
-                    call.name,
-                    text,
-                    _explain_approval(ruling, subjects.concern),
-                    subjects.pattern,
-                    expires_at,
-                    None if subjects.concern is None else subjects.concern.kind,
-                    () if subjects.concern is None else subjects.concern.places,
-                    subjects.destructive,
+                    approval_id=ApprovalId(deps.ids("apr")),
+                    call_id=call.call_id,
+                    name=call.name,
+                    arguments=text,
+                    reason=_explain_approval(ruling, subjects.concern),
+                    pattern=subjects.pattern,
+                    expires_at=_compute_expiry(run, deps),
+                    concern=None if subjects.concern is None else subjects.concern.kind,
+                    places=() if subjects.concern is None else subjects.concern.places,
+                    destructive=subjects.destructive,
+                    files=files,
                 )
             )
 
 
 async def _check_fault(
-    call: Call, tool: Tool, subjects: Subjects, text: str, run: OwnedRun, deps: EngineDeps
+    call: Call, tool: Tool, subjects: Subjects, arguments: Any, run: OwnedRun, deps: EngineDeps
 ) -> None:
     """Raise CallRefused if the call could not succeed, so that no reviewer is asked. A private place is not
     examined before it is approved."""
     find_fault = getattr(tool, "find_fault", None)
     if find_fault is None or (subjects.concern is not None and subjects.concern.kind == "private"):
         return
-    agent = run.state.agent
-    try:
-        workspace = deps.workspace(agent)
-    except UsageError:  # reported when the call runs
+    if (scene := _make_scene(call, run, deps)) is None:
         return
     may_read = rule_on_call(run.state, ToolSpec(READING_TOOL, "", {}), subjects).verdict == "auto"
-    scene = CallEnvironment(call.call_id, workspace, agent.confinement, deps.hidden, deps.places, may_read=may_read)
     try:
-        fault = await find_fault(_parse(call, tool, text), scene)
+        fault = await find_fault(arguments, msgspec.structs.replace(scene, may_read=may_read))
     except Exception as raised:  # tools may be third-party code
         raise _make_failure(call, raised) from raised
     if fault is not None:

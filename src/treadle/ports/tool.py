@@ -9,6 +9,7 @@ from msgspec import Struct
 from treadle.domain.agents import AgentSpec
 from treadle.domain.command_patterns import CommandWords
 from treadle.domain.events import EventData
+from treadle.domain.file_fingerprints import FileFingerprint
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.memories import MemoryId
 from treadle.domain.messages import Image
@@ -135,6 +136,14 @@ async def _no_answer(question: str, options: tuple[str, ...]) -> str | None:
     return None
 
 
+class Fingerprinted(Protocol):
+    """A tool that changes files, and can tell what they contain before the call is shown. Optional."""
+
+    async def take_fingerprints(self, arguments: Any, scene: CallEnvironment) -> tuple[FileFingerprint, ...]:
+        """Return what the files that the call would change contain now. Must change nothing."""
+        ...
+
+
 class ToolContext(Struct, frozen=True):
     """What a tool knows about its call, and the services that it can use.
 
@@ -166,6 +175,8 @@ class ToolContext(Struct, frozen=True):
     approved: tuple[str, ...] = ()
     """Private paths, and files that other programs execute, that a reviewer has approved for this call. Links are
     resolved."""
+    files: tuple[FileFingerprint, ...] = ()
+    """The files that the call changes, as they were when it was shown. If one changed since, the call fails."""
     hide: Callable[[str], str] = lambda text: text
     """Return the text without secrets. For tools that truncate their results, so that no secret is cut in two."""
     report: Callable[[EventData], None] = lambda event: None

@@ -11,6 +11,7 @@ from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
 from treadle.domain.excerpts import take_excerpt
+from treadle.domain.file_fingerprints import FileFingerprint
 from treadle.domain.messages import ToolUse
 from treadle.domain.tools import ToolSpec, strip_line
 from treadle.ports.tool import (
@@ -158,6 +159,13 @@ class RecordedTool:
             if isinstance(data, e.ToolCallError) and data.call_id == scene.call_id and data.cause == "fault":
                 return take_excerpt(data.content, data.excerpt)
         return None
+
+    async def take_fingerprints(self, arguments: Any, scene: CallEnvironment) -> tuple[FileFingerprint, ...]:
+        """Return what the files contained that the recorded call was to change."""
+        for data in self._script.list_decisions():
+            if isinstance(data, e.ToolCallStart | e.ApprovalRequested) and data.call_id == scene.call_id:
+                return data.files
+        return ()
 
     async def run(self, arguments: Any, context: ToolContext) -> Observation:
         call = ReplayedCall(context, self._script)

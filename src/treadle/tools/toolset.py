@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from treadle.domain.file_fingerprints import FileFingerprint
 from treadle.domain.tools import ToolSpec
 from treadle.ports.tool import CallEnvironment, Concern, Observation, Subjects, Tool, ToolContext, ToolError
 
@@ -92,6 +93,10 @@ class ToolDecorator:
     async def find_fault(self, arguments: Any, scene: CallEnvironment) -> str | None:
         find_fault = getattr(self._tool, "find_fault", None)
         return None if find_fault is None else await find_fault(arguments, scene)
+
+    async def take_fingerprints(self, arguments: Any, scene: CallEnvironment) -> tuple[FileFingerprint, ...]:
+        take = getattr(self._tool, "take_fingerprints", None)
+        return () if take is None else await take(arguments, scene)
 
     async def run(self, arguments: Any, context: ToolContext) -> str | Observation:
         return await self._tool.run(arguments, context)

@@ -16,6 +16,7 @@ def _on_tool_call_start(state: RunState, data: e.ToolCallStart) -> None:
     for call in state.find_calls(data.call_id):
         call.phase = "started"
         call.attempts, call.started, call.arguments = data.attempt, state.sequence, data.arguments
+        call.files = data.files
     state.usage.actions += 1
 
 

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from treadle.domain.events import ReusedCall
+from treadle.domain.file_fingerprints import FileFingerprint
 from treadle.domain.messages import ToolResult, ToolUse
 from treadle.domain.tools import ToolSpec
 from treadle.domain.volatile_text import mask_times
@@ -52,6 +53,8 @@ class Call:
     """Sequence of its latest `tool_call_start`."""
     arguments: str | None = None
     """The arguments it was started with, or None. Hooks and reviewers may have changed what the model wrote."""
+    files: tuple[FileFingerprint, ...] = ()
+    """The files that it changes, as they were when it was shown."""
     result: ToolResult | None = None
     secrets: tuple[str, ...] = ()
     """Secrets whose values its arguments contained."""

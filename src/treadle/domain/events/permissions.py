@@ -3,6 +3,7 @@
 from typing import Literal
 
 from treadle.domain.events.definitions import EventData, durable
+from treadle.domain.file_fingerprints import FileFingerprint
 from treadle.domain.ids import ApprovalId, Instant
 from treadle.domain.permissions import ConcernKind
 
@@ -26,6 +27,8 @@ class ApprovalRequested(EventData, frozen=True):
     """The private places that it uses, without links. The approval is for these."""
     destructive: str | None = None
     """What the call would destroy, if it is known to be destructive. It is approved once at most."""
+    files: tuple[FileFingerprint, ...] = ()
+    """The files that it changes, as they are now. The approval is for these."""
 
 
 Decision = Literal["approve", "deny"]

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from treadle.domain.events.definitions import EventData, durable, live
 from treadle.domain.excerpts import Excerpt
+from treadle.domain.file_fingerprints import FileFingerprint
 from treadle.domain.messages import Image
 from treadle.domain.permissions import ConcernKind
 
@@ -30,6 +31,8 @@ class ToolCallStart(EventData, frozen=True):
     arguments: str
     idempotency_key: str
     attempt: int = 1
+    files: tuple[FileFingerprint, ...] = ()
+    """The files that it changes, as they were when the call was shown."""
 
 
 @live("tool_call_progress")

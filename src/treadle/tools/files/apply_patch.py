@@ -17,9 +17,11 @@ from treadle.domain.edits.patch_format import (
     list_paths,
     parse_patch,
 )
+from treadle.domain.file_fingerprints import FileFingerprint
 from treadle.ports.tool import ToolContext, ToolError
 from treadle.tools.files.atomic_write import WriteTarget, lock_for_writing
 from treadle.tools.files.edit import describe_tolerated, encode_changed, list_lines
+from treadle.tools.files.fingerprints import refuse_changed, refuse_changed_target
 from treadle.tools.files.name_display import display_name
 from treadle.tools.files.similarity import explain_nearest
 from treadle.tools.files.text import read_text
@@ -39,11 +41,13 @@ def apply_patch(input: str, context: ToolContext) -> str:
     """
     patches = read_patch(input)
     with open_call_workspace(context) as workspace:
+        paths = [path for patch in patches for path in list_paths(patch)]
+        refuse_changed(workspace, paths, context.files)
         for patch in patches:
             check_file_patch(patch, workspace)
         check_names(patches, workspace)
         with ExitStack() as held:
-            planned = [_plan(patch, workspace, held) for patch in patches]
+            planned = [_plan(patch, workspace, held, context.files) for patch in patches]
             _write([write for each in planned for write in each.writes])
     return "\n".join(["The patch was applied:", *[each.report for each in planned]])
 
@@ -158,9 +162,12 @@ class _Planned(NamedTuple):
     report: str
 
 
-def _plan(patch: FilePatch, workspace: OpenWorkspace, held: ExitStack) -> _Planned:
+def _plan(
+    patch: FilePatch, workspace: OpenWorkspace, held: ExitStack, shown: Sequence[FileFingerprint]
+) -> _Planned:
     """Return what to write for one change, with its files locked."""
     target = held.enter_context(lock_for_writing(workspace, patch.path))
+    refuse_changed_target(target, shown)
     name = display_name(target.path)
     if isinstance(patch, AddFile):
         _require(target, is_there=False)
@@ -179,6 +186,7 @@ def _plan(patch: FilePatch, workspace: OpenWorkspace, held: ExitStack) -> _Plann
     if patch.move_to is None:
         return _Planned([_Write(target, data, before)], f"M {name}{notes}")
     moved = held.enter_context(lock_for_writing(workspace, patch.move_to))
+    refuse_changed_target(moved, shown)
     _require(moved, is_there=False)
     writes = [_Write(moved, data, None, target), _Write(target, None, before)]
     return _Planned(writes, f"M {name} -> {display_name(moved.path)}{notes}")

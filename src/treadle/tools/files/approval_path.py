@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from treadle.domain.edits.patch_format import PatchFault, UpdateFile, list_patch_paths, list_paths, parse_patch
+from treadle.domain.file_fingerprints import FileFingerprint
 from treadle.domain.tools import ToolSpec
 from treadle.ports.tool import (
     EXECUTED_PREFIX,
@@ -22,6 +23,7 @@ from treadle.ports.tool import (
     ToolError,
 )
 from treadle.tools.files.faults import find_fault
+from treadle.tools.files.fingerprints import take_fingerprints
 from treadle.tools.files.name_display import display_name
 from treadle.tools.files.private_files import (
     LINKED_PLACE,
@@ -102,6 +104,16 @@ class PathJudgedTool(ToolDecorator):
     async def find_fault(self, arguments: Any, scene: CallEnvironment) -> str | None:
         """Return why the call could not succeed, as far as that is known without a private place."""
         return find_fault(self.spec.name, arguments, scene, PRIVATE_TO_READ)
+
+    async def take_fingerprints(self, arguments: Any, scene: CallEnvironment) -> tuple[FileFingerprint, ...]:
+        """Return what the files that the call changes contain. Private ones are not read."""
+        if self.spec.effect != "write":
+            return ()
+        try:
+            with open_workspace(scene.workspace, scene.hidden, engine=scene.engine) as workspace:
+                return take_fingerprints(workspace, self.list_paths(arguments))
+        except ToolError:  # the tool itself reports what is wrong
+            return ()
 
     def subjects(self, arguments: Any) -> Subjects:
         path = normpath(arguments.path)

@@ -11,6 +11,7 @@ from treadle.domain.edits.text_edits import AppliedEdit, EditFault, TextEdit, ap
 from treadle.ports.tool import ToolContext, ToolError
 from treadle.tools.files.atomic_write import lock_for_writing
 from treadle.tools.files.diff import format_changes
+from treadle.tools.files.fingerprints import refuse_changed, refuse_changed_target
 from treadle.tools.files.name_display import display_name
 from treadle.tools.files.similarity import explain_not_found
 from treadle.tools.files.text import read_text
@@ -54,12 +55,15 @@ def edit_file(
         edits: Several edits instead: all or none.
     """
     listed = list_edits(old, new, all, edits)
-    with open_call_workspace(context) as workspace, workspace.locate(path) as place:
-        if place.status() is None:
-            place.open()  # raises an error that says what is there instead
+    with open_call_workspace(context) as workspace:
+        refuse_changed(workspace, [path], context.files)
+        with workspace.locate(path) as place:
+            if place.status() is None:
+                place.open()  # raises an error that says what is there instead
     with open_call_workspace(context) as workspace, lock_for_writing(workspace, path) as target:
         if target.descriptor is None:
             raise ToolError(f"{display_name(target.path)} no longer exists.")
+        refuse_changed_target(target, context.files)
         planned = plan_edits(read_text(target.descriptor, target.path), target.path, listed)
         others = target.describe_hard_links()
         target.replace(planned.data)

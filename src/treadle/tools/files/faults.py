@@ -43,7 +43,7 @@ def _check_edit(arguments: Any, workspace: OpenWorkspace, may_read: bool) -> Non
     edits = list_edits(arguments.old, arguments.new, arguments.all, arguments.edits)
     workspace.protection.refuse_folder(workspace.resolve_to_write(arguments.path))
     with workspace.locate_unvetted(arguments.path) as place:
-        if _is_private(place, workspace):
+        if workspace.is_private(place):
             return
         _check_change(place, may_read, lambda text: plan_edits(text, place.path, edits))
 
@@ -57,7 +57,7 @@ def _check_patch(arguments: Any, workspace: OpenWorkspace, may_read: bool) -> No
             _check_free(patch.path, workspace)
             continue
         with workspace.locate_unvetted(patch.path) as place:
-            if not _is_private(place, workspace):
+            if not workspace.is_private(place):
                 hunks = patch.hunks if isinstance(patch, UpdateFile) else ()
                 if hunks:
                     _check_change(place, may_read, partial(apply_to_file, path=place.path, hunks=hunks))
@@ -93,7 +93,7 @@ def _check_change(place: OpenPath, may_read: bool, change: Callable[[FileText], 
 
 def _check_read(arguments: Any, workspace: OpenWorkspace, may_read: bool) -> None:
     with workspace.locate_unvetted(arguments.path) as place:
-        if not _is_private(place, workspace):
+        if not workspace.is_private(place):
             os.close(_open(place, may_read))
 
 
@@ -104,7 +104,7 @@ def _check_write(arguments: Any, workspace: OpenWorkspace, may_read: bool) -> No
         return
     with workspace.locate_unvetted(arguments.path) as place:
         status = place.status()
-        if status is not None and not stat.S_ISREG(status.st_mode) and not _is_private(place, workspace):
+        if status is not None and not stat.S_ISREG(status.st_mode) and not workspace.is_private(place):
             os.close(_open(place, may_read))  # raises an error that says what is there
 
 
@@ -131,7 +131,7 @@ def _can_create(path: str, workspace: OpenWorkspace) -> bool:
             raise
         except ToolError:
             continue
-        if status is not None and not stat.S_ISDIR(status.st_mode) and not _is_private(place, workspace):
+        if status is not None and not stat.S_ISDIR(status.st_mode) and not workspace.is_private(place):
             raise ToolError(
                 f"{display_name(place.path)} is not a folder, so nothing can be written below it. Use another path."
             )
@@ -146,13 +146,6 @@ def _open(place: OpenPath, may_read: bool) -> int:
     if place.status() is None and not may_read:
         raise ToolError(f"{display_name(place.path)} is not there.")
     return place.open()
-
-
-def _is_private(place: OpenPath, workspace: OpenWorkspace) -> bool:
-    status, privacy = place.status(), workspace.privacy
-    if privacy.find_place(place.path) is not None:
-        return True
-    return status is not None and privacy.is_linked(place.path, status)
 
 
 _CHECKS: Mapping[str, Callable[[Any, OpenWorkspace, bool], None]] = {

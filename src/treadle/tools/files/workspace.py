@@ -166,6 +166,13 @@ class OpenWorkspace:
         finally:
             walk.close()
 
+    def is_private(self, place: OpenPath) -> bool:
+        """Return whether a place, or the file that it is a hard link to, is private."""
+        if self.privacy.find_place(place.path) is not None:
+            return True
+        status = place.status()
+        return status is not None and self.privacy.is_linked(place.path, status)
+
     def _vet(self, place: OpenPath) -> OpenPath:
         self.privacy.refuse(place.path)
         return place._replace(privacy=self.privacy)

@@ -2,6 +2,7 @@
 
 from treadle.ports.tool import ToolContext, ToolError
 from treadle.tools.files.atomic_write import lock_for_writing
+from treadle.tools.files.fingerprints import refuse_changed_target
 from treadle.tools.files.name_display import display_name
 from treadle.tools.files.private_files import PRIVATE_TO_WRITE
 from treadle.tools.files.workspace import open_call_workspace
@@ -21,6 +22,7 @@ def write_file(path: str, content: str, context: ToolContext) -> str:
         open_call_workspace(context, PRIVATE_TO_WRITE) as workspace,
         lock_for_writing(workspace, path) as target,
     ):
+        refuse_changed_target(target, context.files, written=data)
         before, others = target.status, target.describe_hard_links()
         target.replace(data)
         did = "created" if before is None else f"replaced ({before.st_size:,} bytes before)"
