@@ -326,3 +326,9 @@ def test_a_plan_is_an_item() -> None:
     )
     [plan] = [item for item in transcript.items if isinstance(item, PlanItem)]
     assert [(step.text, step.status) for step in plan.steps] == [("look", "completed"), ("act", "pending")]
+
+
+def test_the_changes_that_the_dashboard_applies_in_its_tests_are_current() -> None:
+    from tests.core.transcript_cases import RECORD, make_record
+
+    assert RECORD.read_bytes() == make_record(), "record them: python -m tests.core.transcript_cases"

@@ -146,6 +146,51 @@ def test_runs_appear_and_change_without_loading(browser: Browser, board: Board) 
     visitor.context.close()
 
 
+@pytest.mark.parametrize("decision", ["Approve", "Deny"])
+def test_a_decision_changes_the_card_in_every_window(browser: Browser, board: Board, decision: str) -> None:
+    visitor = visit(browser, board)
+    own = visitor.sign_in()
+    started = board.run("approve a count", "reviewer", wait=0)
+    own = visitor.see(f"/runs/{started['run_id']}")
+    expect(own.get_by_role("button", name="Approve", exact=True)).to_be_visible()
+    other = visitor.see(f"/runs/{started['run_id']}", visitor.open())
+    chat = visitor.see(f"/chat/{started['session_id']}", visitor.open())
+    stranger = visit(browser, board)
+    stranger.sign_in()
+    third = stranger.see(f"/runs/{started['run_id']}")
+    pages = (own, other, chat, third)
+    for page in pages:
+        expect(page.get_by_role("button", name=re.compile("^bash"))).to_contain_text("waits for a decision")
+        expect(page.get_by_role("button", name="Deny", exact=True)).to_be_visible()
+    own.get_by_label("Note").fill("counted twice")
+    own.get_by_role("button", name=decision, exact=True).click()
+    said = "bash was approved by" if decision == "Approve" else "bash was denied by"
+    for page in pages:
+        expect(page.get_by_text(re.compile(said + ".*: counted twice"))).to_be_visible()
+        expect(page.get_by_role("button", name="Deny", exact=True)).to_have_count(0)
+        expect(page.get_by_role("button", name=re.compile("^bash"))).not_to_contain_text("waits")
+        expect(page.locator("div.end")).to_contain_text("Completed")
+    visitor.context.close()
+    stranger.context.close()
+
+
+def test_a_run_that_is_opened_while_it_writes_shows_all_of_its_text(browser: Browser, board: Board) -> None:
+    visitor = visit(browser, board)
+    visitor.sign_in()
+    started = board.run("a slow one", wait=0)
+    first = visitor.see(f"/runs/{started['run_id']}")
+    expect(first.locator("[data-live]")).to_contain_text("Beginning…")
+    late = visitor.see(f"/chat/{started['session_id']}", visitor.open())
+    expect(late.locator("[data-live]")).to_contain_text("Beginning…")
+    expect(late.locator("[data-live]")).not_to_contain_text("……")
+    board.model.go_on()
+    for page in (first, late):
+        expect(page.get_by_text("Beginning… finished.")).to_have_count(1)
+        expect(page.locator("[data-live]")).to_have_count(0)
+        expect(page.locator("div.end")).to_contain_text("Completed")
+    visitor.context.close()
+
+
 def test_a_run_is_steered_interrupted_resumed_and_cancelled(browser: Browser, board: Board) -> None:
     visitor = visit(browser, board)
     visitor.sign_in()
@@ -183,7 +228,9 @@ def test_a_run_is_examined_forked_replayed_and_compared(
     visitor.requests.clear()
     page = visitor.see(pages["events"])
     asked = [url.removeprefix(board.url) for _, url in visitor.requests if f"/v1{pages['run']}" in url]
-    assert [url.partition("?")[0] for url in asked] == [f"/v1{pages['run']}", f"/v1{pages['run']}/event-lines"]
+    paths = {url.partition("?")[0].removeprefix(f"/v1{pages['run']}") for url in asked}
+    assert paths == {"", "/transcript", "/event-lines"}
+    assert len(asked) == 3
     page.get_by_role("link", name=re.compile("run_end")).click()
     expect(page.get_by_role("dialog")).to_contain_text('"outcome": "completed"')
     page = visitor.see(pages["run"])

@@ -18,15 +18,14 @@ ELSEWHERE = {
     "hooks.receive": "for other services, which sign what they send",
     "channels.webhook": "for platforms, which post messages with a secret",
     "runs.children": "the tree of a run contains them",
-    "runs.transcript": "pages fold the journal, which they also follow live",
-    "sessions.transcript": "pages fold the journal, which they also follow live",
+    "sessions.transcript": "pages show the transcript of each run, which they also follow live",
     "approvals.show": "the list contains all of it",
     "runs.questions": "the transcript contains them",
     "runs.output": "for the terminal UI; pages show the result as the model read it",
     "tickets.create": "for pages of other origins; the dashboard has a session cookie",
 }
 """Operations that no page calls, with the reason."""
-LIVE = {"events.of_all", "events.of_run"}
+LIVE = {"events.of_all"}
 """Called with `fetch`, not with the typed client."""
 UNREPORTED = {
     "events.of_all": "a shared worker calls it, and Playwright does not report the requests of shared workers. "
@@ -52,4 +51,4 @@ def test_every_operation_has_its_place_in_the_dashboard() -> None:
     assert missing == set(), "a page for it, or a reason why there is none"
     assert {name for name in ELSEWHERE if known.get(name) in called} == set(), "it has a place now"
     assert set(ELSEWHERE) | set(UNREPORTED) <= set(known)
-    assert '"/v1/events?live=true"' in source
+    assert 'fetch("/v1/events"' in source

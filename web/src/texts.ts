@@ -14,14 +14,6 @@ const WAITING: Record<string, string> = {
   child: "Waits for a child run", interrupted: "Interrupted", quota: "Waits for quota", retry: "Waits to retry",
   unavailable: "Waits for the model",
 };
-const EVENTS: Record<string, string> = {
-  llm_error: "Model call failed", llm_retry: "Retry", llm_fallback: "Fallback model", approval_decided: "Decision",
-  approval_expired: "The approval expired", run_interrupted: "Interrupted", cancel_requested: "Cancel requested",
-  run_recovered: "Resumed after a crash", run_quarantined: "Quarantined", stuck_detected: "Stuck", loop_warning: "Loop detected",
-  budget_exhausted: "Budget exhausted", quota_exceeded: "Quota exceeded", compaction_failed: "Compaction failed",
-  phantom_action: "Claimed an action without a call", resume_requested: "Resumed", context_compacted: "Conversation compacted",
-  segment_opened: "New conversation segment", continuation: "Continued", calls_dropped: "Too many calls",
-};
 
 export const texts = {
   actions: "Actions",
@@ -39,7 +31,6 @@ export const texts = {
     unreachable: "The server cannot be reached. Check that it is running, then try again.",
     status: (status: number) => `The server answered with status ${status}.`,
   },
-  event: (type: string) => (type.startsWith("run_waiting:") ? texts.waiting(type.slice(12)) : (EVENTS[type] ?? type.replaceAll("_", " "))),
   loading: "Loading",
   noDifference: "No difference.",
   notFound: "Page not found",
@@ -52,7 +43,10 @@ export const texts = {
   status: (status: string) => STATUS[status] ?? status.replaceAll("_", " "),
   table: "Table",
   theme: { label: "Theme", system: "System theme", light: "Light theme", dark: "Dark theme" },
-  toolState: { asked: "requested", waiting: "waits for a decision", running: "running", ok: "done", failed: "failed", blocked: "blocked" },
+  toolState: {
+    writing: "writing", pending: "requested", approval: "waits for a decision", question: "waits for an answer", running: "running",
+    done: "done", failed: "failed", denied: "denied", blocked: "blocked",
+  },
   waiting: (reason: string) => WAITING[reason] ?? `Waits: ${reason}`,
   nav: { label: "Pages", menu: "Menu", work: "Work", agents: "Agents", automation: "Automation", administration: "Administration" },
   signIn: {
@@ -73,10 +67,19 @@ export const texts = {
     unknownFilter: (name: string, value: string) => `The link has an unknown filter: ${name}=${value}.`,
   },
   run: {
-    recalled: (count: number) => `Recalled ${count} ${count === 1 ? "note" : "notes"}`, title: "Run", status: "Status", agent: "Agent", session: "Session", parent: "Parent run", started: "Started", events: "Events",
-    duration: "Duration", steps: "Steps", tokens: "Tokens in + out", cached: "From cache", cost: "Cost", views: "Views of the run",
+    title: "Run", status: "Status", agent: "Agent", session: "Session", parent: "Parent run", started: "Started", events: "Events",
+    duration: "Duration", steps: "Steps", toolCalls: "Tool calls", tokens: "Tokens in + out", cached: "From cache", cost: "Cost", views: "Views of the run",
     tabs: { transcript: "Transcript", timeline: "Timeline", steps: "Steps", events: "Events", tree: "Tree" },
-    earlier: "Load earlier events", user: "User", steered: "Steering message", assistant: "Agent", thinking: "Thinking", writing: "writing",
+    earlier: "Load earlier messages", plan: "Plan", planStates: { pending: "to do", in_progress: "in progress", completed: "done" }, question: "Question",
+    answered: (who: string) => (who ? `Answered by ${who}:` : "Answered:"), unanswered: "It was not answered.", cutOff: "Stopped here.",
+    unverified: (claim: string) => `It says so without having done it: ${claim}`, exitCode: (code: number) => `exit code ${code}`,
+    decided: {
+      approved: (tool: string) => `${tool} was approved`, denied: (tool: string) => `${tool} was denied`, expired: (tool: string) => `The approval of ${tool} expired`,
+      ended: (tool: string) => `The run ended before a decision about ${tool}`, by: (who: string) => ` by ${who}`, edited: "with edited arguments",
+      forSession: "for the session", superseded: "replaced by a later message",
+    },
+    withChildren: (cost: string) => `${cost} with child runs`,
+    user: "User", steered: "Steering message", assistant: "Agent", thinking: "Thinking", writing: "writing",
     attachment: "Attachment", child: "Child run", answer: "Answer", answerPlaceholder: "Your answer", arguments: "Arguments",
     progress: "Output so far", result: "Result", resume: "Resume", interrupt: "Interrupt", cancel: "Cancel run",
     cancelTitle: "Cancel this run?", cancelBody: "The run ends for good. To stop it and continue later, interrupt it instead.",

@@ -6,7 +6,6 @@ import type { LiveEvent } from "./live_protocol";
 import { describeRule } from "./rules";
 import { patchRun } from "./run_patch";
 import { FrameReader } from "./sse";
-import { Transcript, type ToolItem } from "./transcript";
 import { buildSeries } from "./usage_series";
 import { Waterfall } from "./waterfall";
 
@@ -23,51 +22,6 @@ describe("server-sent events", () => {
       for (let at = 0; at < text.length; at += size) frames.push(...reader.push(text.slice(at, at + size)));
       expect(frames).toEqual([{ id: "7", event: "message", data: "" }, { id: "8", event: "token", data: '{"a":1}' }, { id: null, event: "x", data: "2" }]);
     }
-  });
-});
-
-describe("transcript", () => {
-  it("counts recalled memories and journal notes, and lists them without the marks for the model", () => {
-    const made = new Transcript();
-    const section = "[from memory: x]\n- (2026-03-01) one <b>\n[from the journal]\n- (2026-03-02) two\n[end of memory]";
-    made.apply(event(1, "memory_recalled", { reminders: [{ memory_id: "mem_1" }], notes: [{ memory_id: "mem_2" }], section }));
-    expect(made.items).toMatchObject([{ kind: "recall", count: 2, text: "(2026-03-01) one <b>\n(2026-03-02) two" }]);
-    expect(made.apply(event(2, "memory_recalled", { reminders: [], section: "" }))).toBe(false);
-  });
-  it("shows live text until the reply is stored, and nothing twice", () => {
-    const made = new Transcript();
-    made.apply(event(1, "user_message", { message: { parts: [{ kind: "text", text: "hello" }] } }));
-    made.apply(event(2, "llm_request", { step: 1, attempt: 1 }));
-    made.apply(event(2, "token", { request: 2, attempt: 1, offset: 0, text: "Good " }));
-    made.apply(event(2, "token", { request: 2, attempt: 1, offset: 5, text: "day" }));
-    made.apply(event(2, "token", { request: 2, attempt: 1, offset: 5, text: "day" }));
-    expect(made.live.text).toBe("Good day");
-    const reply = event(3, "llm_response", { step: 1, parts: [{ kind: "text", text: "Good day" }, { kind: "tool_use", call_id: "c", name: "bash", arguments: "{}" }] });
-    made.apply(reply);
-    made.apply(reply);
-    expect(made.live.text).toBe("");
-    expect(made.items.map((item) => item.kind)).toEqual(["user", "assistant", "tool"]);
-  });
-
-  it("follows a call through approval, progress and result", () => {
-    const made = new Transcript();
-    made.apply(event(1, "approval_requested", { call_id: "c", name: "bash", approval_id: "apr_1", arguments: "{}", reason: "why", pattern: "ls *", destructive: "it removes x" }));
-    made.apply(event(1.5, "run_waiting", { reason: "approval", detail: "apr_1: bash (why)" }));
-    const tool = made.items[0] as ToolItem;
-    expect([made.items.length, tool.state, tool.approvalId, tool.pattern, tool.destructive]).toEqual([1, "waiting", "apr_1", "ls *", "it removes x"]);
-    made.apply(event(2, "approval_decided", { approval_id: "apr_1", decision: "approve" }));
-    made.apply(event(3, "tool_call_start", { call_id: "c", name: "bash", arguments: "{}" }));
-    made.apply(event(3, "tool_call_progress", { call_id: "c", offset: 0, text: "half" }));
-    expect([tool.state, tool.progress]).toEqual(["running", "half"]);
-    made.apply(event(4, "tool_call_end", { call_id: "c", name: "bash", content: "done", duration_ms: 12 }));
-    expect([tool.state, tool.result, tool.durationMs]).toEqual(["ok", "done", 12]);
-  });
-
-  it("discards text of an attempt that failed", () => {
-    const made = new Transcript();
-    made.apply(event(1, "token", { request: 1, attempt: 1, offset: 0, text: "wrong" }));
-    made.apply(event(1, "attempt_reset", { request: 1, attempt: 2 }));
-    expect(made.live.text).toBe("");
   });
 });
 

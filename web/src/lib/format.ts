@@ -35,6 +35,16 @@ export function formatDuration(ms: number | null | undefined): string {
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
+interface Clock {
+  active_ms?: number;
+  active_since?: number | null;
+}
+
+/** How long a run has been active, without the time in which it waited. `now` is in seconds. */
+export function elapsedMs({ active_ms = 0, active_since }: Clock, now: number): number {
+  return active_ms + (active_since == null ? 0 : Math.max(0, (now - active_since) * 1000));
+}
+
 /** A time, short: today only the hour, this year without the year. */
 export function formatTime(value: string | number | Date | null | undefined, now = new Date()): string {
   if (value === null || value === undefined || value === "") return "–";
@@ -67,4 +77,9 @@ export function shortId(id: string): string {
 
 export function percent(share: number): string {
   return `${Math.round(share * 100)} %`;
+}
+
+/** A sentence that begins with a capital letter. */
+export function capitalize(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }

@@ -1,7 +1,7 @@
-/** The live events of all runs, in this tab. */
+/** The stored events of all runs as they happen, in this tab. */
 
 import { untrack } from "svelte";
-import { LIVE_TYPES, type FromTab, type LinkState, type LiveEvent, type ToTab } from "./live_protocol";
+import type { FromTab, LinkState, LiveEvent, ToTab } from "./live_protocol";
 import workerUrl from "./live.worker?sharedworker&url";
 import { EventStream } from "./stream";
 
@@ -17,7 +17,6 @@ class Live {
   since = $state(0);
   #handlers = new Set<Handler>();
   #resets = new Set<() => void>();
-  #watched = new Map<string, number>();
   #port: MessagePort | null = null;
   #own: EventStream | null = null;
   #started = false;
@@ -45,28 +44,19 @@ class Live {
       worker.port.onmessage = (message: MessageEvent<ToTab>) => this.#hear(message.data);
       addEventListener("pagehide", () => this.#say({ kind: "bye" }));
       addEventListener("pageshow", (event) => {
-        if ((event as PageTransitionEvent).persisted) this.#greet();
+        if ((event as PageTransitionEvent).persisted) this.#say({ kind: "hello" });
       });
-      this.#greet();
+      this.#say({ kind: "hello" });
     } catch {
       this.#startOwn();
     }
-  }
-
-  #greet(): void {
-    this.#say({ kind: "hello" });
-    this.#say({ kind: "watch", runs: [...this.#watched.keys()] });
   }
 
   #startOwn(): void {
     if (this.#own) return;
     this.#port = null;
     this.#own = new EventStream({
-      events: (events) =>
-        this.#hear({
-          kind: "events",
-          events: events.filter((event) => !LIVE_TYPES.has(event.type) || this.#watched.has(event.run_id)),
-        }),
+      events: (events) => this.#hear({ kind: "events", events }),
       state: (state, since) => this.#hear({ kind: "state", state, since }),
       reset: () => this.#hear({ kind: "reset" }),
     });
@@ -108,20 +98,6 @@ class Live {
     return () => {
       this.#handlers.delete(handler);
       if (onReset) this.#resets.delete(onReset);
-    };
-  }
-
-  /** Receive the tokens of a run too, until the returned function is called. */
-  watch(runId: string): () => void {
-    this.#watched.set(runId, (this.#watched.get(runId) ?? 0) + 1);
-    this.#say({ kind: "watch", runs: [...this.#watched.keys()] });
-    const text = this.#own?.catchUp(runId) ?? [];
-    if (text.length) setTimeout(() => this.#hear({ kind: "events", events: text }), 0);
-    return () => {
-      const left = (this.#watched.get(runId) ?? 1) - 1;
-      if (left > 0) this.#watched.set(runId, left);
-      else this.#watched.delete(runId);
-      this.#say({ kind: "watch", runs: [...this.#watched.keys()] });
     };
   }
 }

@@ -1,27 +1,18 @@
 /** Holds one event stream for all tabs of this browser. A browser opens at most six connections per server. */
 
-import { LIVE_TYPES, type FromTab, type ToTab } from "./live_protocol";
+import type { FromTab, ToTab } from "./live_protocol";
 import { EventStream } from "./stream";
 
-const tabs = new Map<MessagePort, Set<string>>();
+const tabs = new Set<MessagePort>();
 
-function send(port: MessagePort, message: ToTab): void {
-  port.postMessage(message);
+function tellAll(message: ToTab): void {
+  for (const port of tabs) port.postMessage(message);
 }
 
 const stream = new EventStream({
-  events(events) {
-    for (const [port, watched] of tabs) {
-      const wanted = events.filter((event) => !LIVE_TYPES.has(event.type) || watched.has(event.run_id));
-      if (wanted.length) send(port, { kind: "events", events: wanted });
-    }
-  },
-  state(state, since) {
-    for (const port of tabs.keys()) send(port, { kind: "state", state, since });
-  },
-  reset() {
-    for (const port of tabs.keys()) send(port, { kind: "reset" });
-  },
+  events: (events) => tellAll({ kind: "events", events }),
+  state: (state, since) => tellAll({ kind: "state", state, since }),
+  reset: () => tellAll({ kind: "reset" }),
 });
 
 (self as unknown as SharedWorkerGlobalScope).onconnect = (event) => {
@@ -30,17 +21,10 @@ const stream = new EventStream({
   port.onmessage = (message: MessageEvent<FromTab>) => {
     switch (message.data.kind) {
       case "hello":
-        tabs.set(port, new Set());
+        tabs.add(port);
         if (stream.state === "signed_out") stream.restart();
         else stream.start();
-        send(port, { kind: "state", state: stream.state, since: stream.since });
-        break;
-      case "watch":
-        for (const run of message.data.runs) {
-          const text = tabs.get(port)?.has(run) ? [] : stream.catchUp(run);
-          if (text.length) send(port, { kind: "events", events: text });
-        }
-        tabs.set(port, new Set(message.data.runs));
+        port.postMessage({ kind: "state", state: stream.state, since: stream.since } satisfies ToTab);
         break;
       case "retry":
         stream.restart();

@@ -1,5 +1,6 @@
 /** What the tabs and the worker that holds the one event stream say to each other. */
 
+/** A stored event of a run. */
 export interface LiveEvent {
   event_id: string;
   timestamp: string;
@@ -14,12 +15,9 @@ export interface LiveEvent {
 
 export type LinkState = "connecting" | "open" | "away" | "signed_out";
 
-export type FromTab = { kind: "hello" } | { kind: "watch"; runs: string[] } | { kind: "bye" } | { kind: "retry" };
+export type FromTab = { kind: "hello" } | { kind: "bye" } | { kind: "retry" };
 
 export type ToTab =
   | { kind: "events"; events: LiveEvent[] }
   | { kind: "state"; state: LinkState; since: number }
   | { kind: "reset" };
-
-/** Events that are never stored. Only tabs that watch the run receive them. */
-export const LIVE_TYPES = new Set(["token", "thinking", "tool_call_delta", "tool_call_progress", "attempt_reset", "run_fenced"]);

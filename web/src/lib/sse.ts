@@ -38,3 +38,25 @@ function parseFrame(block: string): Frame | null {
   }
   return data.length || id !== null ? { id, event, data: data.join("\n") } : null;
 }
+
+const SILENCE_MS = 40_000; // the server sends a comment every 15 seconds
+
+/** Yield the frames of each chunk of a stream, none for a comment. A stream that is silent for too long is aborted. */
+export async function* readFrames(body: ReadableStream<Uint8Array>, abort: AbortController): AsyncGenerator<Frame[]> {
+  const reader = body.pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array>).getReader();
+  const frames = new FrameReader();
+  for (;;) {
+    const silence = setTimeout(() => abort.abort(), SILENCE_MS);
+    const { done, value } = await reader.read().finally(() => clearTimeout(silence));
+    if (done) return;
+    yield frames.push(value);
+  }
+}
+
+const RETRY_MS = [250, 500, 1000, 2000, 4000, 5000];
+
+/** Wait before the next try, longer after each failure. */
+export function waitToRetry(failures: number): Promise<void> {
+  const wait = RETRY_MS[Math.min(failures, RETRY_MS.length - 1)] ?? 5000;
+  return new Promise((done) => setTimeout(done, wait));
+}

@@ -17,6 +17,7 @@ from treadle.domain.events import (
     LlmError,
     LlmResponse,
     RunEnd,
+    StuckDetected,
     ToolCallBlocked,
     ToolCallEnd,
     ToolCallError,
@@ -60,7 +61,8 @@ def check_journals(
         if any(isinstance(event.data, ContextCompacted) for event in events):
             folded.add(run_id)
         outcomes.append(str(state.outcome))
-        if state.outcome not in possible_outcomes(state) and (sole or state.outcome != "quarantined"):
+        possible = (*possible_outcomes(state), "stuck") if has_failing_tool(events) else possible_outcomes(state)
+        if state.outcome not in possible and (sole or state.outcome != "quarantined"):
             raise Violation(f"{run_id} ended {state.outcome}, which the scenario cannot cause")
         if run_id in cancelled and state.outcome != "cancelled":
             raise Violation(f"{run_id}: a cancel was acknowledged and the run ended {state.outcome}")
@@ -88,6 +90,22 @@ def possible_outcomes(state: RunState) -> tuple[str, ...]:
     if state.agent.limits.deadline is not None:
         found = (*found, "deadline")
     return found if state.lineage is None else (*found, "stuck")  # it may have few tools
+
+
+def has_failing_tool(events: list[Event]) -> bool:
+    """Return whether a tool failed as often in a row as the guard says: `agent_spawn` does in a full tree."""
+    failures: Counter[str] = Counter()
+    for event in events:
+        match event.data:
+            case ToolCallError(name=name):
+                failures[name] += 1
+            case ToolCallEnd(name=name):
+                failures[name] = 0
+            case StuckDetected(kind="failing_tool", tool=str(tool), count=count) if failures[tool] >= count:
+                return True
+            case _:
+                pass
+    return False
 
 
 def _events(world: World, id_: int, origin: Origin) -> list[Event]:

@@ -1,0 +1,121 @@
+/** The transcript of a run on a page: its latest items, then every change, until it ends or the page is left. */
+
+import { untrack } from "svelte";
+import type { Schemas } from "./api.svelte";
+import { api, messageOf, session, unwrap } from "./api.svelte";
+import { readFrames, waitToRetry } from "./sse";
+import { TranscriptCopy, type Item, type Totals } from "./transcript";
+
+const PAGE = 300;
+const SIGN_IN_MS = 1000;
+
+export class RunFollower {
+  items: readonly Item[] = $state.raw([]);
+  totals: Totals = $state.raw({});
+  sequence = $state(0);
+  earlier: string | null = $state(null);
+  loaded = $state(false);
+  error = $state("");
+  #copy = new TranscriptCopy();
+  #abort: AbortController | undefined;
+  #isClosed = false;
+  #frame = 0;
+
+  constructor(readonly runId: string) {}
+
+  get ended(): boolean {
+    return (this.totals.outcome ?? null) !== null;
+  }
+
+  /** Load the latest items, and follow the run. */
+  async open(): Promise<void> {
+    try {
+      const page = await this.#read(null);
+      if (this.#isClosed) return;
+      this.#copy.open(page);
+      this.error = "";
+      this.loaded = true;
+      this.#show();
+    } catch (error) {
+      this.error = messageOf(error);
+      return;
+    }
+    void this.#follow();
+  }
+
+  /** Load the items before these. */
+  async loadEarlier(): Promise<void> {
+    if (this.earlier === null) return;
+    try {
+      this.#copy.prepend(await this.#read(this.earlier));
+      this.error = "";
+      this.#show();
+    } catch (error) {
+      this.error = messageOf(error);
+    }
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#abort?.abort();
+    cancelAnimationFrame(this.#frame);
+  }
+
+  async #follow(): Promise<void> {
+    for (let failures = 0; !this.#isClosed && !this.#hasEnded(); failures++) {
+      await untilVisible();
+      const abort = (this.#abort = new AbortController());
+      const hide = () => document.hidden && abort.abort();
+      document.addEventListener("visibilitychange", hide);
+      try {
+        for await (const frames of await this.#connect(abort)) {
+          failures = 0;
+          for (const frame of frames) if (frame.data) this.#apply(JSON.parse(frame.data) as Schemas["TranscriptChanges"]);
+        }
+      } catch {
+        // the connection failed, or the page is hidden or left
+      } finally {
+        document.removeEventListener("visibilitychange", hide);
+      }
+      if (!this.#isClosed && !this.#hasEnded() && !document.hidden) await waitToRetry(failures);
+    }
+  }
+
+  async #connect(abort: AbortController) {
+    while (untrack(() => session.identity) === null) await new Promise((done) => setTimeout(done, SIGN_IN_MS));
+    const params = { path: { run_id: this.runId }, query: { view: "transcript" as const, after: this.#copy.sequence } };
+    const pending = api.GET("/v1/runs/{run_id}/events", { params, parseAs: "stream", signal: abort.signal });
+    const body = (await unwrap(pending)) as unknown as ReadableStream<Uint8Array> | null;
+    if (!body) throw new Error("no body");
+    return readFrames(body, abort);
+  }
+
+  #apply({ sequence, changes }: Schemas["TranscriptChanges"]): void {
+    for (const change of changes) this.#copy.apply(change);
+    this.#copy.sequence = sequence;
+    this.#frame ||= requestAnimationFrame(() => this.#show());
+  }
+
+  #show(): void {
+    this.#frame = 0;
+    this.items = this.#copy.items;
+    this.totals = this.#copy.totals;
+    this.sequence = this.#copy.sequence;
+    this.earlier = this.#copy.earlier;
+  }
+
+  #hasEnded(): boolean {
+    return (this.#copy.totals.outcome ?? null) !== null;
+  }
+
+  #read(before: string | null): Promise<Schemas["TranscriptPage"]> {
+    const params = { path: { run_id: this.runId }, query: { limit: PAGE, ...(before === null ? {} : { before }) } };
+    return unwrap(api.GET("/v1/runs/{run_id}/transcript", { params }));
+  }
+}
+
+/** Return once the page is shown. A browser opens at most six connections per server: hidden pages keep none. */
+function untilVisible(): Promise<void> {
+  if (!document.hidden) return Promise.resolve();
+  return new Promise((done) => document.addEventListener("visibilitychange", () => done(), { once: true }));
+}
