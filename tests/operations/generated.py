@@ -32,7 +32,11 @@ class ValueMaker:
 
     def make(self, type_: Any) -> Any:
         """Return a value of a type."""
-        return self._make(_inspect(type_), 0)
+        return self.make_kind(_inspect(type_))
+
+    def make_kind(self, kind: Any) -> Any:
+        """Return a value of a type that `msgspec.inspect` describes."""
+        return self._make(kind, 0)
 
     def _make(self, kind: Any, depth: int) -> Any:
         match kind:

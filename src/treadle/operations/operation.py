@@ -19,10 +19,12 @@ from msgspec.structs import FieldInfo
 
 from treadle.domain.access import Scope
 from treadle.domain.envelope import Event
+from treadle.domain.errors import SizeLimitExceeded, UsageError
 from treadle.domain.ids import RunId
 from treadle.operations.context import Context
 from treadle.operations.event_source import EventSource
 from treadle.operations.refusal import Problem
+from treadle.operations.request_checks import InvalidParameter, conforms, explain_invalid_request
 from treadle.operations.schemas import Page
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -127,12 +129,31 @@ class Operation(Generic[Q, R]):
         return self.status == 202 and "wait" in self.in_query
 
     @property
+    def has_handler(self) -> bool:
+        return self._handler is not None
+
+    @property
     def has_plain_route(self) -> bool:
         """Return whether its HTTP route is made from the definition."""
-        return self._handler is not None and not self.hand_written
+        return self.has_handler and not self.hand_written
+
+    def check(self, request: Q) -> None:
+        """Raise UsageError or SizeLimitExceeded if a request violates the constraints of its type, with the message
+        that a caller over HTTP gets."""
+        if conforms(request):
+            return
+        values: dict[str, Any] = msgspec.to_builtins(request)
+        wire = self.encode(request)
+        try:
+            self.decode({name: str(values[name]) for name in self.path_fields}, wire.query, wire.body or b"")
+        except (InvalidParameter, msgspec.ValidationError) as error:
+            refusal = explain_invalid_request(error)
+            raise (SizeLimitExceeded if refusal.status == 413 else UsageError)(str(refusal)) from None
+        raise AssertionError(f"{self.name}: HTTP accepts what is refused here")
 
     async def perform(self, context: Context, request: Q) -> R:
-        """Call the handler. It checks what the caller may see; the scope is checked before."""
+        """Call the handler. It checks what the caller may see; the scope and the constraints of the request are
+        checked before."""
         assert self._handler is not None, f"{self.name} has no handler"
         return await self._handler(context, request)
 
@@ -252,10 +273,6 @@ class Operation(Generic[Q, R]):
         return value
 
 
-class InvalidParameter(Exception):
-    """A parameter of the query that cannot be read."""
-
-
 class Caller(Protocol):
     """Performs operations: in this process, over the Unix socket of another, or over HTTP."""
 
@@ -279,6 +296,7 @@ class LocalCaller:
         self.context = context
 
     async def call(self, operation: Operation[Q, R], request: Q, *, key: str | None = None) -> R:
+        operation.check(request)
         known = None if key is None else make_journal_key(None, operation.make_path(request), key)
         return await operation.perform(self.context.with_key(known), request)
 

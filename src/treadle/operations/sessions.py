@@ -220,8 +220,6 @@ async def rename_session(context: Context, request: RenameSession) -> SessionVie
     Values of secrets are redacted. Without a title of its own, a session shows the beginning of its first
     message."""
     record = await context.addressed_session(request.session_id)
-    if len(request.title) > TITLE_LIMIT:
-        raise UsageError(f"The title is too long: {len(request.title)} characters. Use at most {TITLE_LIMIT}.")
     title = make_title(context.vault.redactor.redact(request.title).text)
     if not title:
         raise UsageError("The title is empty: it has no printable characters. Send a title of 1 to 80 characters.")

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from msgspec import Struct
 
 from treadle.domain.access import (
-    MAX_TOKEN_NAME_CHARACTERS,
     SCOPES,
     Principal,
     Scope,
@@ -226,14 +225,8 @@ class TokenService:
 
 def _check(request: NewToken, now: Instant) -> None:
     name = request.name.strip()
-    if not name or len(name) > MAX_TOKEN_NAME_CHARACTERS or not name.isprintable():
-        raise UsageError(
-            f"A token needs a name of 1 to {MAX_TOKEN_NAME_CHARACTERS} printable characters that says whose it is."
-        )
-    if not request.scopes:
-        raise UsageError(f"A token needs at least one scope of {', '.join(SCOPES)}.")
-    if request.agents is not None and not request.agents:
-        raise UsageError("A token that is limited to agents needs at least one agent.")
+    if not name or not name.isprintable():
+        raise UsageError("A token needs a name of printable characters that says whose it is.")
     if request.agents is not None and "admin" in request.scopes:
         raise UsageError("An admin token is for all agents: remove the scope admin, or the limit to agents.")
     if request.visibility == "own" and "admin" in request.scopes:

@@ -7,14 +7,10 @@ import msgspec
 from litestar import Response
 from litestar.handlers import HTTPRouteHandler
 
-from treadle.domain.errors import SizeLimitExceeded
-from treadle.operations.operation import InvalidParameter, Operation, R
-from treadle.operations.refusal import Refusal
+from treadle.operations.operation import Operation, R
 from treadle.operations.registry import all_operations
+from treadle.operations.request_checks import InvalidParameter, explain_invalid_request
 from treadle.surfaces.http.dependencies import ApiRequest, get_context
-from treadle.surfaces.http.problems import TEXT_TOO_LONG, explain_length
-
-_PLACE = re.compile(r"^(?P<message>.*) - at `\$\.?(?P<place>.*)`$", re.DOTALL)
 
 
 def make_operation_routes() -> list[HTTPRouteHandler]:
@@ -50,20 +46,5 @@ async def read_request(operation: Operation[Any, Any], request: ApiRequest) -> A
     body = await request.body() if operation.body_fields else b""
     try:
         return operation.decode(request.path_params, query, body)
-    except InvalidParameter as error:
-        raise Refusal(400, "BadRequest", str(error)) from None
-    except UnicodeDecodeError:
-        raise Refusal(400, "InvalidText", "The body is not valid UTF-8. Encode it as UTF-8.") from None
-    except msgspec.ValidationError as error:
-        raise make_invalid_body(error) from None
-    except msgspec.DecodeError as error:
-        raise Refusal(400, "BadRequest", f"the body: it is not valid JSON ({error})") from None
-
-
-def make_invalid_body(error: msgspec.ValidationError) -> Refusal:
-    """Return the refusal of an invalid body: 413 if a text is too long."""
-    found = _PLACE.match(str(error))
-    message, place = (str(error), "") if found is None else (found["message"], found["place"])
-    if (limit := TEXT_TOO_LONG.search(message)) is not None:
-        return Refusal(413, SizeLimitExceeded.__name__, explain_length(place, limit[1]))
-    return Refusal(400, "BadRequest", f"{place or 'the body'}: {message}")
+    except (InvalidParameter, UnicodeDecodeError, msgspec.DecodeError) as error:
+        raise explain_invalid_request(error) from None

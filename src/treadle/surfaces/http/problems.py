@@ -2,7 +2,6 @@
 
 import logging
 import math
-import re
 from http import HTTPStatus
 from typing import Any
 
@@ -13,6 +12,7 @@ from msgspec import Struct
 
 from treadle.domain import errors as e
 from treadle.operations.refusal import Problem, Refusal
+from treadle.operations.request_checks import TEXT_TOO_LONG, explain_length
 from treadle.surfaces.http.openai import errors
 
 logger = logging.getLogger(__name__)
@@ -38,8 +38,6 @@ class ProblemResponse(Struct, frozen=True):
     headers: dict[str, str]
 
 
-TEXT_TOO_LONG = re.compile("Expected `str` of length <= ([0-9]+)")
-"""How msgspec reports a text that exceeds its limit."""
 STATUS_OF_ERROR: tuple[tuple[type[e.TreadleError], int], ...] = (
     (e.Unknown, 404),
     (e.InvalidState, 409),
@@ -131,11 +129,6 @@ def _describe_size_limit(error: HTTPException) -> str | None:
         if field.source == "body" and (found := TEXT_TOO_LONG.search(field.message)) is not None:
             return explain_length(field.key, found[1])
     return None
-
-
-def explain_length(field: str, limit: str) -> str:
-    """Return what to do about a text that is too long."""
-    return f"{field} is too long: the limit is {limit} characters. Shorten it, or send it in parts."
 
 
 def _invalid_fields(error: HTTPException) -> list[_InvalidField]:
