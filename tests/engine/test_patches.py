@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.engine.running import agent, journal, opened
+from tests.engine.running import agent, journal, opened, until
 from tests.engine.test_approvals import TERMINAL, read_last_result, wait_for_approval
+from treadle.domain.errors import UsageError
 from treadle.domain.events import ApprovalRequested, RunStart, ToolCallEnd, ToolCallError
+from treadle.domain.ids import RunId
 from treadle.domain.models import Profile
 from treadle.domain.providers import ProviderConfig
 from treadle.models.catalog import Catalog
@@ -122,6 +124,11 @@ def test_every_file_of_a_patch_is_protected(tmp_path: Path, sections: tuple[str,
 EDITS_ALLOWED = {"approvals": {"default": "ask", "rules": [{"tool": "edit_file", "do": "auto"}]}}
 WRITES_DENIED = {"approvals": {"rules": [{"tool": "write_file", "match": "new*", "do": "deny"}]}}
 EDITS_DENIED = {"approvals": {"rules": [{"tool": "edit_file", "do": "deny"}]}}
+CHANGING = ("apply_patch", "write_file", "edit_file")
+PATHS_ALLOWED = {
+    "approvals": {"default": "ask", "rules": [{"tool": tool, "match": "*", "do": "auto"} for tool in CHANGING]}
+}
+DELETE = "*** Delete File: a.txt\n"
 ALL_ALLOWED = {"approvals": {"default": "ask", "rules": [{"tool": "apply_patch", "do": "auto"}]}}
 
 
@@ -139,6 +146,11 @@ ALL_ALLOWED = {"approvals": {"default": "ask", "rules": [{"tool": "apply_patch",
         (EDITS_DENIED, (UPDATE,), False),
         (EDITS_DENIED, ("*** Update File: a.txt\n*** Move to: b.txt\n@@\n-one\n+1\n",), False),
         (ALL_ALLOWED, (UPDATE, ADD), True),
+        (ALL_ALLOWED, (DELETE,), True),
+        (PATHS_ALLOWED, (UPDATE, ADD), True),
+        (PATHS_ALLOWED, ("*** Update File: a.txt\n*** Move to: b.txt\n",), True),
+        (PATHS_ALLOWED, (DELETE,), False),
+        (PATHS_ALLOWED, (ADD, DELETE), False),
     ],
 )
 def test_rules_for_edits_and_for_writes_hold_for_a_patch(
@@ -146,6 +158,40 @@ def test_rules_for_edits_and_for_writes_hold_for_a_patch(
 ) -> None:
     end = find_end(run(tmp_path, ask(patch(*sections)), **settings))
     assert isinstance(end, ToolCallEnd) is runs, end.content
+
+
+def test_a_grant_for_a_path_does_not_cover_its_deletion(tmp_path: Path) -> None:
+    workspace = tmp_path / "work"
+    workspace.mkdir()
+    (workspace / "a.txt").write_text("one\ntwo\n")
+    again = call("apply_patch", "c2", input="*** Begin Patch\n*** Update File: a.txt\n@@\n-two\n+2\n*** End Patch")
+    deletion = call("apply_patch", "c3", input=f"*** Begin Patch\n{DELETE}*** End Patch")
+    model = ScriptedModel(ask(patch(UPDATE)), ask(again), ask(deletion), say("done"))
+
+    async def scenario() -> None:
+        async with opened(tmp_path, model) as engine:
+            hero = agent(tools=["apply_patch"], workspace=str(workspace), approvals={"default": "ask"})
+            run_id = await engine.submit(hero, "go", **TERMINAL)
+            first = await wait_for_approval(engine, run_id)
+            assert first.pattern == "a.txt"
+            waiting = await until(engine, run_id, "run_waiting")
+            await engine.decide(first.approval_id, "approve", remember="session")
+            await until(engine, run_id, "run_waiting", after=waiting.sequence)
+            assert (workspace / "a.txt").read_text() == "1\n2\n"
+            [pending] = await engine.service.approvals(RunId(run_id))
+            assert (pending.pattern, pending.reason) == (
+                None,
+                "it deletes `a.txt`; `apply_patch` is on ask by default",
+            )
+            rule = await engine.service.approval_service.explain_rule(pending.approval_id, "a.txt")
+            assert rule == pending.reason
+            with pytest.raises(UsageError, match="only once"):
+                await engine.decide(pending.approval_id, "approve", remember="session")
+            await engine.decide(pending.approval_id, "approve")
+            await engine.wait(run_id)
+            assert not (workspace / "a.txt").exists()
+
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -156,6 +202,7 @@ def test_rules_for_edits_and_for_writes_hold_for_a_patch(
         (patch("*** Add File: a.txt\n+x\n"), "is there already"),
         (patch(UPDATE, "*** Delete File: missing.txt\n"), "is not there"),
         (patch("*** Update File: a.txt\n*** Move to: ../b.txt\n"), "leads out of the workspace"),
+        (patch(ADD, "*** Delete File: link.txt\n"), "link.txt is a link to a.txt. Name that file"),
         (call("apply_patch", "c1", input="*** Begin Patch"), "cut off"),
         (
             call("edit_file", "c1", path="a.txt", edits=[{"old": "one", "new": "1"}, {"old": "x", "new": "y"}]),
@@ -188,6 +235,7 @@ def ask_about(tmp_path: Path, step: Any) -> tuple[list[Any], str]:
     workspace.mkdir()
     (workspace / "a.txt").write_text("one\ntwo\n")
     (workspace / "b.py").write_text("if a:\n    b\n")
+    (workspace / "link.txt").symlink_to("a.txt")
     model = ScriptedModel(ask(step), say("done"))
 
     async def scenario() -> tuple[list[Any], str]:

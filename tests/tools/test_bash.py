@@ -72,6 +72,60 @@ def test_a_refusal_says_what_to_do(arguments: str, told: str, commands: ShellCom
         Bash(commands).parse(arguments)
 
 
+PATCH = "*** Begin Patch\n*** Update File: a.py\n@@\n-say('it')\n+say(\"$(it)`\n*** End Patch"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"apply_patch <<'EOF'\n{PATCH}\nEOF",
+        f"apply_patch <<EOF\n{PATCH}\nEOF\n",
+        f'apply_patch << "EOF"\n{PATCH}\nEOF',
+        f"apply_patch <<'EOF'\n{PATCH}",
+        f"applypatch <<'PATCH'\n{PATCH}\nPATCH",
+        f"cd x && apply_patch <<'EOF'\n{PATCH}\nEOF",
+        f"cd x; apply_patch <<EOF\n{PATCH}\nEOF",
+        f"set -e\ncd x\napply_patch <<'EOF'\n{PATCH}\nEOF\necho ok",
+        f"cat <<'EOF' | apply_patch\n{PATCH}\nEOF",
+        f"cat << EOF | apply_patch\n{PATCH}\nEOF",
+        f"apply_patch '{PATCH}'",
+        f'apply_patch "{PATCH}"',
+        f"apply_patch \"$(cat <<'EOF'\n{PATCH}\nEOF\n)\"",
+        f"apply_patch $'{PATCH}'",
+        "apply_patch <<< '*** Begin Patch\n*** Delete File: a\n*** End Patch'",
+        "bash -lc \"apply_patch <<'EOF'\n*** Begin Patch\n*** Delete File: a\n*** End Patch\nEOF\"",
+        "bash -c 'cd x && apply_patch < a.patch'",
+        "apply_patch < a.patch",
+        "apply_patch a.patch",
+        "sudo apply_patch a.patch",
+        "FOO=1 timeout 9 apply_patch a.patch",
+        "if true; then apply_patch a.patch; fi",
+        "printf x | apply_patch --verbose",
+        f"apply_patch <<'EOF'\n{PATCH}\n{'(' * 2000}\nEOF",
+    ],
+)
+def test_a_patch_as_a_command_gets_the_name_of_the_tool(line: str, commands: ShellCommands) -> None:
+    with pytest.raises(InvalidArguments) as refused:
+        Bash(commands).parse(msgspec.json.encode({"command": line}).decode())
+    assert str(refused.value).startswith("`apply_patch` is a tool, not a command. Call the tool `apply_patch` with")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "grep -rn apply_patch src",
+        "echo apply_patch",
+        "python apply_patch.py",
+        "./apply_patch a.patch",
+        "git apply a.patch",
+        "patch -p1 < a.patch",
+        f"cat > notes.md <<'EOF'\nUse this:\napply_patch <<X\n{PATCH}\nX\nEOF",
+    ],
+)
+def test_a_line_that_mentions_a_patch_is_a_command(line: str, commands: ShellCommands) -> None:
+    assert Bash(commands).parse(msgspec.json.encode({"command": line}).decode()).command == line
+
+
 def test_bash_declares_its_effect_and_parameters(commands: ShellCommands) -> None:
     spec = Bash(commands).spec
     assert spec.names == ("bash", "run_command")

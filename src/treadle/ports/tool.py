@@ -65,6 +65,8 @@ class Subjects(Struct, frozen=True):
     acts_as: tuple[str, ...] = ()
     """For a tool that does the work of others, the tool whose rules and grants apply to each text, in addition to
     its own."""
+    removed: tuple[str, ...] = ()
+    """Those of the texts that name files which the call deletes. Rules and grants for a path do not allow that."""
     destructive: str | None = None
     """What the call would destroy. A reviewer is warned, and can approve no more than this call; no grant allows
     it."""

@@ -81,8 +81,8 @@ class Bash:
             raise InvalidArguments(
                 f"`command` is longer than {MAX_COMMAND_BYTES} bytes. Write it to a file with `write_file` first."
             )
-        if (advice := _find_terminal_advice(parsed.command)) is not None:
-            raise InvalidArguments(f"There is no terminal here. {advice}")
+        if (advice := _find_advice(parsed.command)) is not None:
+            raise InvalidArguments(advice)
         return parsed
 
     def subjects(self, arguments: BashArguments) -> Subjects:
@@ -192,11 +192,17 @@ def _explain_unconfined(reason: str) -> str:
     )
 
 
-def _find_terminal_advice(line: str) -> str | None:
+def _find_advice(line: str) -> str | None:
+    """Return what to use instead of a line that cannot work here, or None."""
     from treadle.tools.shell.parser import parse_commands
+    from treadle.tools.shell.patch_command import find_patch_advice
     from treadle.tools.shell.terminal import find_terminal_advice
 
-    return find_terminal_advice(parse_commands(line))
+    parsed = parse_commands(line)
+    if (advice := find_patch_advice(line, parsed)) is not None:
+        return advice
+    advice = find_terminal_advice(parsed)
+    return None if advice is None else f"There is no terminal here. {advice}"
 
 
 def _find_git_use(line: str) -> GitUse | None:

@@ -2,6 +2,7 @@
 
 import resource
 import stat
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.patience import LINEAR, growth
 from tests.tools.files.calling import call, refused
 from treadle.domain.edits.patch_format import BEGIN, END
 from treadle.domain.edits.text_edits import EditFault, TextEdit, apply_edits
+from treadle.ports.tool import ToolError
 from treadle.surfaces.cli.file_changes import find_change
 
 HERE = Path(__file__).parent
@@ -123,9 +125,19 @@ def test_tolerance_takes_linear_time() -> None:
     def edit(lines: int) -> None:
         text = "".join(f"  value {number % 7}  \n" for number in range(lines))
         with pytest.raises(EditFault):
-            apply_edits(text, [TextEdit("value 1\nvalue 2\nvalue 9\n", "x")])
+            apply_edits(text, [TextEdit("value 1\nvalue 2\nvalue 6\n", "x")])
 
     assert growth(edit, 4000) < LINEAR
+
+
+@pytest.mark.parametrize("line", ["\n", "\r\n", " \n", "}\n", "\u2026\n"], ids=ascii)
+def test_a_text_that_is_not_in_two_megabytes_of_equal_lines_is_reported_at_once(workspace: Path, line: str) -> None:
+    """The lines of the text are in the file, but in another order."""
+    content = line * (2_000_000 // len(line.encode())) + "foo\nbar\n"
+    (workspace / "f").write_bytes(content.encode())
+    began = time.process_time()
+    assert "was not found" in refused(workspace, "edit_file", path="f", old="bar\nfoo\n", new="x")
+    assert time.process_time() - began < 1
 
 
 @pytest.mark.parametrize("case", [case for case in EDITS if case.encoding == "utf-8"][::3], ids=str)
@@ -190,3 +202,57 @@ def test_edits_that_end_where_they_began_are_an_error(workspace: Path) -> None:
 def test_a_text_that_matches_everywhere_is_counted_up_to_a_limit(workspace: Path, text: str, old: str) -> None:
     (workspace / "f").write_text(text)
     assert "occurs at least 100 times" in refused(workspace, "edit_file", path="f", old=old, new="x")
+
+
+# ── Links ──
+
+
+@pytest.fixture
+def linked(workspace: Path) -> Path:
+    (workspace / "a.txt").write_text("one\ntwo\n")
+    (workspace / "sub").mkdir()
+    (workspace / "link.txt").symlink_to("a.txt")
+    (workspace / "new.txt").symlink_to("sub/made.txt")
+    (workspace / "folder").symlink_to("sub")
+    (workspace / "out.txt").symlink_to("../secret.txt")
+    (workspace.parent / "secret.txt").write_text("one\ntwo\n")
+    return workspace
+
+
+def apply(workspace: Path, *lines: str) -> str:
+    return call(workspace, "apply_patch", input="\n".join([BEGIN, *lines, END]))
+
+
+def test_a_patch_follows_links_like_other_changes(linked: Path) -> None:
+    assert call(linked, "edit_file", path="link.txt", old="one", new="1").startswith("a.txt changed.")
+    assert apply(linked, "*** Update File: link.txt", "@@", "-two", "+2").endswith("\nM a.txt")
+    assert (linked / "a.txt").read_text() == "1\n2\n"
+    assert apply(linked, "*** Add File: new.txt", "+made").endswith("\nA sub/made.txt")
+    assert apply(linked, "*** Update File: folder/made.txt", "@@", "-made", "+kept").endswith("\nM sub/made.txt")
+    assert call(linked, "write_file", path="new.txt", content="kept\n").startswith("sub/made.txt replaced")
+    assert apply(linked, "*** Delete File: folder/made.txt").endswith("\nD sub/made.txt")
+    assert (linked / "link.txt").is_symlink()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("*** Update File: out.txt", "@@", "-one", "+1"),
+        ("*** Delete File: out.txt",),
+        ("*** Update File: out.txt", "*** Move to: mine.txt"),
+        ("*** Update File: a.txt", "*** Move to: out.txt"),
+    ],
+)
+def test_no_patch_follows_a_link_out_of_the_workspace(linked: Path, lines: tuple[str, ...]) -> None:
+    with pytest.raises(ToolError, match="leads out of the workspace"):
+        apply(linked, *lines)
+    assert (linked.parent / "secret.txt").read_text() == "one\ntwo\n"
+
+
+@pytest.mark.parametrize("path", ["link.txt", "./link.txt", "sub/../link.txt"])
+@pytest.mark.parametrize("section", ["*** Delete File: {}", "*** Update File: {}\n*** Move to: b.txt"])
+def test_a_link_is_not_deleted_or_moved_in_place_of_its_file(linked: Path, path: str, section: str) -> None:
+    with pytest.raises(ToolError, match=r"link.txt is a link to a.txt. Name that file to delete or move it."):
+        apply(linked, section.format(path))
+    assert (linked / "a.txt").read_text() == "one\ntwo\n"
+    assert (linked / "link.txt").is_symlink()

@@ -169,13 +169,15 @@ class _Part(Struct, frozen=True):
     """The words of the part, if it is a command."""
     acts_as: str | None = None
     """The tool whose rules apply to it, in addition to those of its own."""
+    is_removed: bool = False
+    """It names a file that the call deletes."""
 
 
 def _list_parts(subjects: Subjects) -> list[_Part]:
     commands: Sequence[CommandWords | None] = subjects.commands or (None,) * len(subjects.texts)
     acting: Sequence[str | None] = subjects.acts_as or (None,) * len(subjects.texts)
     parts = [
-        _Part(text, subjects.whole, command, acts_as)
+        _Part(text, subjects.whole, command, acts_as, text in subjects.removed)
         for text, command, acts_as in zip(subjects.texts, commands, acting, strict=True)
     ]
     return parts or [_Part("", subjects.whole, None)]
@@ -202,6 +204,8 @@ def _allows(pattern: str | None, part: _Part) -> bool:
 def _applies(rule: ApprovalRule, part: _Part) -> bool:
     if rule.do != "auto":
         return _matches(rule.match, part)
+    if part.is_removed and rule.match is not None:
+        return False
     if rule.options == "any" and part.command is not None:
         return _allows_any_options(rule, part.command)
     return _allows(rule.match, part)
@@ -247,6 +251,8 @@ def _rule_on_part(
     ruling = _match_rules(fallback, matching)
     if ruling.verdict != "ask":
         return ruling
+    if part.is_removed:
+        return msgspec.structs.replace(ruling, reason=f"it deletes `{part.text}`; {ruling.reason}")
     if any(grant.tool in names and _allows(grant.pattern, part) for grant in grants):
         return PERMITTED
     if not matching and not ruling.is_by_concern:

@@ -3,6 +3,7 @@ alike and indentation may differ, in this order."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
@@ -36,13 +37,20 @@ def find_matches(text: str, wanted: str) -> Matches:
     overlap."""
     if exact := _find_exact(text, wanted):
         return Matches("exact", exact)
-    if len(text) <= MAX_TOLERANT_CHARACTERS and wanted.strip():
+    if len(text) <= MAX_TOLERANT_CHARACTERS and wanted.strip() and _may_contain(text, wanted):
+        lines = split_ended_lines(text)
         for level, fold in _FOLDS.items():
-            if places := _FoldedText(text, fold).find(wanted):
+            if places := _FoldedText(text, lines, fold).find(wanted):
                 return Matches(level, places)
-        if places := _find_block(text, wanted):
+        if places := _find_block(text, lines, wanted):
             return Matches("indentation", places)
     return Matches("exact", ())
+
+
+def _may_contain(text: str, wanted: str) -> bool:
+    """Return whether each wanted line is in a text, as it must be at any level. This is fast, and often false."""
+    folded = fold_characters(text)
+    return all(line in folded for line in fold_lines(wanted.split("\n"), fold_stripped))
 
 
 def _find_exact(text: str, wanted: str) -> tuple[TextMatch, ...]:
@@ -81,15 +89,21 @@ _FOLDS: dict[Level, Callable[[str], str]] = {"line_ends": fold_line_end, "look_a
 class _FoldedText:
     """A text whose lines are folded, with the way back to its own positions. It always ends with a line break."""
 
-    def __init__(self, text: str, fold: Callable[[str], str]) -> None:
+    def __init__(self, text: str, lines: Sequence[str], fold: Callable[[str], str]) -> None:
         self._text = text
         self._fold = fold
-        self._lines = split_ended_lines(text)
-        self._line_starts = find_line_starts(self._lines)
-        folded = [fold(line) for line in self._lines]
-        self._folded_starts = find_line_starts(folded)
-        self._joined = "\n".join(folded)
+        self._lines = lines
+        self._folded = fold_lines(lines, fold)
+        self._joined = "\n".join(self._folded)
         self._columns: dict[int, dict[int, int]] = {}
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        return find_line_starts(self._lines)
+
+    @cached_property
+    def _folded_starts(self) -> list[int]:
+        return find_line_starts(self._folded)
 
     def find(self, wanted: str) -> tuple[TextMatch, ...]:
         """Return all places of the wanted text that begin and end between characters."""
@@ -126,17 +140,17 @@ class _FoldedText:
         return min(len(self._text), self._line_starts[number] + len(self._lines[number].removesuffix(RETURN)))
 
 
-def _find_block(text: str, wanted: str) -> tuple[TextMatch, ...]:
+def _find_block(text: str, lines: Sequence[str], wanted: str) -> tuple[TextMatch, ...]:
     """Return the places of whole lines that are the same but for their indentation."""
-    lines = split_ended_lines(text)
     sought = wanted.split("\n")
     is_ended = not sought[-1]
     if is_ended:
         sought.pop()
-    starts = find_line_starts(lines)
     found: list[TextMatch] = []
-    folded = [fold_stripped(line) for line in lines[:-1]]
-    for first in find_lines(folded, [fold_stripped(line) for line in sought], MAX_TOLERANT_PLACES):
+    folded = fold_lines(lines[:-1], fold_stripped)
+    firsts = find_lines(folded, fold_lines(sought, fold_stripped), MAX_TOLERANT_PLACES)
+    starts = find_line_starts(lines) if firsts else []
+    for first in firsts:
         last = first + len(sought) - 1
         content_end = starts[last] + len(lines[last].removesuffix(RETURN))
         end = starts[last + 1] if is_ended else content_end
@@ -161,6 +175,12 @@ def split_ended_lines(text: str) -> list[str]:
     """Return the lines of a text and an empty one after the last line break, which is added if it is missing."""
     lines = text.split("\n")
     return lines if not lines[-1] else [*lines, ""]
+
+
+def fold_lines(lines: Sequence[str], fold: Callable[[str], str]) -> list[str]:
+    """Return the folded lines. Lines that occur often, such as empty ones, are folded once."""
+    folded = {line: fold(line) for line in set(lines)}
+    return [folded[line] for line in lines]
 
 
 def find_line_starts(lines: Sequence[str]) -> list[int]:

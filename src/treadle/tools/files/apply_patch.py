@@ -69,6 +69,8 @@ def check_file_patch(patch: FilePatch, workspace: OpenWorkspace) -> None:
             encode_content(path, content)
             check_is_free(path, workspace)
         case UpdateFile(path, hunks, move_to):
+            if move_to is not None:
+                refuse_link(path, workspace)
             with workspace.locate(path) as place:
                 descriptor = place.open()
             try:
@@ -79,8 +81,20 @@ def check_file_patch(patch: FilePatch, workspace: OpenWorkspace) -> None:
             if move_to is not None:
                 check_is_free(move_to, workspace)
         case DeleteFile(path):
+            refuse_link(path, workspace)
             with workspace.locate(path) as place:
                 os.close(place.open())
+
+
+def refuse_link(path: str, workspace: OpenWorkspace) -> None:
+    """Raise ToolError if a path that is to be deleted or moved is a link. Changes of texts follow links; this would
+    take the file away from under one."""
+    if workspace.is_link(path):
+        target = workspace.resolve_to_write(path)
+        raise ToolError(
+            f"{display_name(path)} is a link to {display_name(target)}. Name that file to delete or move it. "
+            f"{UNCHANGED}"
+        )
 
 
 def check_names(patches: Sequence[FilePatch], workspace: OpenWorkspace) -> None:

@@ -10,7 +10,14 @@ from typing import Any
 
 import msgspec
 
-from treadle.domain.edits.patch_format import PatchFault, UpdateFile, list_patch_paths, list_paths, parse_patch
+from treadle.domain.edits.patch_format import (
+    DeleteFile,
+    PatchFault,
+    UpdateFile,
+    list_patch_paths,
+    list_paths,
+    parse_patch,
+)
 from treadle.domain.file_fingerprints import FileFingerprint
 from treadle.domain.tools import ToolSpec
 from treadle.ports.tool import (
@@ -139,6 +146,7 @@ class PatchJudgedTool(PathJudgedTool):
             return Subjects((), "it holds a patch that is not valid")
         texts: list[str] = []
         acts_as: list[str] = []
+        removed = tuple([normpath(patch.path) for patch in patches if isinstance(patch, DeleteFile)])
         for patch in patches:
             paths = [normpath(path) for path in list_paths(patch)]
             if isinstance(patch, UpdateFile) and patch.hunks:
@@ -148,8 +156,8 @@ class PatchJudgedTool(PathJudgedTool):
                 texts += paths
                 acts_as += [WRITE_ONLY_TOOL] * len(paths)
         opaque = _ABSOLUTE if any(path.startswith("/") for path in texts) else None
-        pattern = escape(texts[0]) if len(texts) == 1 else None
-        return Subjects(tuple(texts), opaque, pattern=pattern, acts_as=tuple(acts_as))
+        pattern = escape(texts[0]) if len(texts) == 1 and not removed else None
+        return Subjects(tuple(texts), opaque, pattern=pattern, acts_as=tuple(acts_as), removed=removed)
 
 
 def _join_concerns(concerns: Sequence[Concern]) -> Concern | None:

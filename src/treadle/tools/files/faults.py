@@ -10,10 +10,10 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from treadle.domain.edits.file_text import FileText
-from treadle.domain.edits.patch_format import AddFile, UpdateFile, list_paths
+from treadle.domain.edits.patch_format import AddFile, DeleteFile, UpdateFile, list_paths
 from treadle.domain.private_paths import Kind
 from treadle.ports.tool import CallEnvironment, ToolError
-from treadle.tools.files.apply_patch import apply_to_file, check_is_free, read_patch
+from treadle.tools.files.apply_patch import apply_to_file, check_is_free, read_patch, refuse_link
 from treadle.tools.files.edit import list_edits, plan_edits
 from treadle.tools.files.name_display import display_name
 from treadle.tools.files.path_errors import HiddenPlaceError
@@ -56,6 +56,8 @@ def _check_patch(arguments: Any, workspace: OpenWorkspace, may_read: bool) -> No
             encode_content(patch.path, patch.content)
             _check_free(patch.path, workspace)
             continue
+        if isinstance(patch, DeleteFile) or patch.move_to is not None:
+            refuse_link(patch.path, workspace)
         with workspace.locate_unvetted(patch.path) as place:
             if not workspace.is_private(place):
                 hunks = patch.hunks if isinstance(patch, UpdateFile) else ()

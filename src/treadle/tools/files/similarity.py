@@ -4,10 +4,10 @@ import re
 from collections import Counter
 from difflib import SequenceMatcher
 
-from treadle.domain.edits.matches import fold_stripped
+from treadle.domain.edits.matches import fold_lines, fold_stripped
 
 _NUMBERED = re.compile(r"\s*\d+\t")
-_SPACES = re.compile(r"\s+")
+_SPACES = re.compile(r"[^\S\n]+")
 _MIN_RATIO = 0.6
 _MIN_TELLING_CHARACTERS = 4
 """A shorter line, such as a brace, says nothing about where a block is."""
@@ -71,7 +71,7 @@ def _find_ignoring_spaces(lines: list[str], wanted: list[str]) -> int | None:
 
 def _strip_spaces(lines: list[str]) -> str:
     """Return the lines without spaces, each between two newlines."""
-    return "\n".join(["", *[_SPACES.sub("", line) for line in lines], ""])
+    return _SPACES.sub("", "\n".join(["", *lines, ""]))
 
 
 def _find_block(lines: list[str], wanted: list[str]) -> int | None:
@@ -82,8 +82,10 @@ def _find_block(lines: list[str], wanted: list[str]) -> int | None:
             sought.setdefault(folded, []).append(number)
     votes: Counter[int] = Counter()
     left = _MAX_VOTES
-    for at, line in enumerate(lines):
-        numbers = sought.get(fold_stripped(line), ())
+    for at, line in enumerate(fold_lines(lines, fold_stripped) if sought else ()):
+        if line not in sought:
+            continue
+        numbers = sought[line]
         left -= len(numbers)
         if left < 0:
             break
@@ -99,8 +101,8 @@ def _find_nearest(lines: list[str], wanted: list[str]) -> int | None:
     offset, sought = max(enumerate(wanted), key=lambda numbered: (bool(numbered[1].strip()), -numbered[0]))
     sought = sought.strip()[:_MAX_LINE_CHARACTERS]
     matcher = SequenceMatcher(None, "", sought, autojunk=False)
-    best, best_at, left = _MIN_RATIO, None, _MAX_COMPARISONS
-    for at, line in enumerate(lines):
+    best, nearest, left = _MIN_RATIO, None, _MAX_COMPARISONS
+    for line in dict.fromkeys(lines):
         if left <= 0:
             break
         compared = line.strip()[:_MAX_LINE_CHARACTERS]
@@ -113,8 +115,8 @@ def _find_nearest(lines: list[str], wanted: list[str]) -> int | None:
             continue
         left -= len(sought) * len(compared)
         if (ratio := matcher.ratio()) > best:
-            best, best_at = ratio, at
-    return None if best_at is None else max(0, best_at - offset)
+            best, nearest = ratio, line
+    return None if nearest is None else max(0, lines.index(nearest) - offset)
 
 
 def _quote_lines(lines: list[str], at: int, count: int) -> str:

@@ -157,6 +157,16 @@ class OpenWorkspace:
         finally:
             walk.close()
 
+    def is_link(self, path: str) -> bool:
+        """Return whether the last name of a path is a link. The folders before it must exist."""
+        folder, _, name = path.rstrip("/").rpartition("/")
+        with self.locate_unvetted(folder or ("/" if path.startswith("/") else CURRENT_FOLDER)) as place:
+            try:
+                os.readlink(f"{place.name}/{name}", dir_fd=place.folder)
+            except OSError:  # something else is there, or nothing
+                return False
+        return True
+
     @contextmanager
     def locate_unvetted(self, path: str) -> Generator[OpenPath]:
         """Yield where the path leads even if that is private: for judging it, not for opening it."""
