@@ -5,10 +5,11 @@ import io
 import pytest
 
 from treadle.domain import events as e
-from treadle.domain.envelope import Event, Origin
+from treadle.domain.envelope import Event, Origin, make_draft
 from treadle.domain.ids import AgentId, ApprovalId, EventId, RunId, SessionId
 from treadle.domain.messages import Text
 from treadle.domain.runs import Metrics, Usage
+from treadle.operations.transcripts import RunTranscript
 from treadle.surfaces.cli.event_output import TranscriptPrinter
 from treadle.surfaces.cli.terminal import inert, one_line
 
@@ -21,9 +22,12 @@ class Terminal(io.StringIO):
 
 
 def show_events(out: io.StringIO, *happened: e.EventData) -> str:
-    transcript = TranscriptPrinter(out)
+    printer, transcript, sequence = TranscriptPrinter(out), RunTranscript(ORIGIN.run_id), 0
     for data in happened:
-        transcript.show(Event(EventId("evt_1"), 0.0, ORIGIN, 1, e.NAMES[type(data)], data, b"{}"))
+        made = make_draft(EventId("evt_1"), 0.0, data)
+        event = Event(made.event_id, 0.0, ORIGIN, sequence + 1, made.type, data, made.raw)
+        sequence += event.durable
+        printer.show(event, transcript.apply(event))
     return out.getvalue()
 
 
@@ -120,7 +124,8 @@ def test_a_call_is_shown_with_its_invisible_characters(capsys: pytest.CaptureFix
 
 
 def test_a_note_on_a_denial_is_quoted_completely(capsys: pytest.CaptureFixture[str]) -> None:
-    show_events(io.StringIO(), e.ApprovalDecided(ApprovalId("apr_1"), "deny", note="no " * 50))
+    asked = e.ApprovalRequested(ApprovalId("apr_1"), "c", "bash", "{}", "a rule asks")
+    show_events(io.StringIO(), asked, e.ApprovalDecided(ApprovalId("apr_1"), "deny", note="no " * 50))
     assert capsys.readouterr().err == f"  denied: “{('no ' * 50).strip()}”\n"
 
 

@@ -66,7 +66,7 @@ def test_a_run_that_is_faster_than_the_command_is_printed_up_to_its_question(
     printed = capsys.readouterr()
     assert printed.out == "Then I look first.\n"
     denied, waits = printed.err.splitlines()
-    assert "denied: Denied. Keep them." in denied
+    assert denied == "  bash denied (rm -r notes): Denied. Keep them."
     assert "waits for an approval of `bash` (ls)" in waits
 
 

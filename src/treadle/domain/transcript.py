@@ -247,7 +247,11 @@ class RunTotals(Struct, frozen=True, omit_defaults=True, kw_only=True):
     model: str = ""
     is_command: bool = False
     """It executes a session command."""
+    is_interrupted: bool = False
+    """An interrupt was requested, and nothing since then continues the run."""
     started_at: Instant | None = None
+    asked_at: Instant | None = None
+    """When the request was sent that the model is answering; null: it answers none."""
     active_ms: int = 0
     """Time in which the run did not wait, up to `active_since`."""
     active_since: Instant | None = None

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+from collections.abc import AsyncIterable
 from pathlib import Path
 
 import treadle
@@ -15,6 +16,7 @@ from treadle.config.home import Home
 from treadle.domain.events import RunEnd
 from treadle.domain.messages import ToolResult
 from treadle.domain.observations import extract_text
+from treadle.operations.transcripts import RunTranscript
 from treadle.ports.model import ModelRequest
 from treadle.ports.tool import Tool
 from treadle.surfaces.cli.event_output import TranscriptPrinter
@@ -45,11 +47,18 @@ async def ask_a_real_model(folder: Path) -> None:
     agent = treadle.Agent(name="demo", model=f"local/{MODEL}", tools=[add], model_settings={"temperature": 0})
     print(f"\n> {QUESTION}\n", flush=True)
     async with engine:
-        transcript = TranscriptPrinter(sys.stdout)
-        async for event in engine.stream(agent, QUESTION):
-            transcript.show(event)
-            if isinstance(event.data, RunEnd):
-                _print_usage(event)
+        _print_usage(await _print_run(engine.stream(agent, QUESTION)))
+
+
+async def _print_run(events: AsyncIterable[treadle.Event]) -> treadle.Event:
+    """Print a run, and return its last event."""
+    printer, transcript, last = TranscriptPrinter(sys.stdout), None, None
+    async for event in events:
+        transcript = transcript or RunTranscript(event.run_id)
+        printer.show(event, transcript.apply(event))
+        last = event
+    assert last is not None
+    return last
 
 
 def _print_download(done: int, total: int) -> None:
@@ -162,9 +171,7 @@ async def start_run(folder: Path) -> None:
     )
     async with create_engine(f"sqlite:///{folder}/demo.db", home=Home(folder / "home")) as engine:
         engine.add_model("scripted", ScriptedModel(*FIRST_HALF))
-        transcript = TranscriptPrinter(sys.stdout)
-        async for event in engine.stream(agent, TASK):
-            transcript.show(event)
+        await _print_run(engine.stream(agent, TASK))
 
 
 async def resume_run(folder: Path) -> None:
@@ -174,11 +181,7 @@ async def resume_run(folder: Path) -> None:
             [run] = await engine.service.list_unfinished()
             engine.add_model("scripted", model)
             engine.add_tools(*make_tools(folder / "report.txt", killed=False))
-            transcript = TranscriptPrinter(sys.stdout)
-            async for event in engine.events(run.origin.run_id, after=run.sequence):
-                transcript.show(event)
-                if isinstance(event.data, RunEnd):
-                    _print_summary(event, folder)
+            _print_summary(await _print_run(engine.events(run.origin.run_id, after=run.sequence)), folder)
 
 
 def _print_summary(event: treadle.Event, folder: Path) -> None:

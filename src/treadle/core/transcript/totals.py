@@ -31,7 +31,7 @@ class TotalsFold:
             case (
                 e.LlmRequest() | e.LlmResponse() | e.LlmError() | e.LlmRetry() | e.ModelResolved() | e.LlmFallback()
             ):
-                self._apply_model(data)
+                self._apply_model(event.timestamp, data)
             case e.ToolCallStart(name=name):
                 self._change(activity="calling", tool=name, tool_calls=self.totals.tool_calls + 1)
             case e.StepStart(step=step):
@@ -63,7 +63,7 @@ class TotalsFold:
             self._change(status="running", waiting_for=None, detail="", wake_at=None, active_since=at)
 
     def _stop_work(self, at: float) -> None:
-        self._change(active_ms=self.totals.elapsed_ms(at), active_since=None, activity="", tool="")
+        self._change(active_ms=self.totals.elapsed_ms(at), active_since=None, asked_at=None, activity="", tool="")
 
     def _apply_run(self, event: Event) -> None:
         data = event.data
@@ -78,6 +78,10 @@ class TotalsFold:
             case e.RunWaiting(reason=reason, detail=detail, wake_at=wake_at):
                 self._stop_work(event.timestamp)
                 self._change(status="waiting", waiting_for=reason, detail=detail, wake_at=wake_at)
+            case e.RunInterrupted():
+                self._change(is_interrupted=True)
+            case e.ResumeRequested() | e.MessageSteered():
+                self._change(is_interrupted=False)
             case e.CommandObeyed(done=done, said=said):
                 self._change(detail="" if done else said)
             case e.QualityScored(score=score):
@@ -89,6 +93,7 @@ class TotalsFold:
 
     def _apply_model(
         self,
+        at: float,
         data: e.LlmRequest | e.LlmResponse | e.LlmError | e.LlmRetry | e.ModelResolved | e.LlmFallback,
     ) -> None:
         match data:
@@ -96,8 +101,11 @@ class TotalsFold:
                 self._change(provider=provider, model=model, context_window=window)
             case e.LlmFallback():
                 self._change(failure="")
-            case e.LlmRequest(input_estimate=estimate):
+            case e.LlmRequest(provider=provider, model=model, input_estimate=estimate):
                 self._change(
+                    provider=provider,
+                    model=model,
+                    asked_at=at,
                     activity="thinking",
                     wake_at=None,
                     has_new_conversation=False,
@@ -105,10 +113,12 @@ class TotalsFold:
                 )
             case e.LlmResponse(usage=usage, cost=cost):
                 self._count(usage, cost)
-                self._change(failure="", wake_at=None, context_tokens=usage.input_tokens + usage.output_tokens)
+                self._change(
+                    failure="", wake_at=None, asked_at=None, context_tokens=usage.input_tokens + usage.output_tokens
+                )
             case e.LlmError(message=message, usage=usage, cost=cost):
                 self._count(usage, cost)
-                self._change(failure=message, activity="")
+                self._change(failure=message, activity="", asked_at=None)
             case e.LlmRetry(wake_at=wake_at):
                 self._change(wake_at=wake_at)
 

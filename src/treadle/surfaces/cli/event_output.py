@@ -1,41 +1,31 @@
-"""Printers of events: for people, with the model's text on standard output and the rest on standard error, or as
-JSON."""
+"""Printers of a run: for people, with the model's text on standard output and the rest on standard error, or its
+events as JSON."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TextIO
 
-from treadle.domain.durations import format_duration
 from treadle.domain.envelope import Event, to_json
-from treadle.domain.events import (
-    AttemptReset,
-    CommandObeyed,
-    EventData,
-    LlmError,
-    LlmResponse,
-    LlmRetry,
-    MemoryRecalled,
-    RunEnd,
-    SecretUsed,
-    StepEnd,
-    Token,
-    ToolCallError,
+from treadle.domain.transcript import (
+    AnswerItem,
+    Change,
+    EndItem,
+    Item,
+    ItemAdded,
+    ItemChanged,
+    LiveReplaced,
+    NoteItem,
+    TextAppended,
 )
-from treadle.domain.ids import RunId
-from treadle.domain.messages import Text, ToolUse
-from treadle.domain.time_format import format_second
-from treadle.surfaces.cli.activity import NARROW, WIDE, activity, describe_denial
-from treadle.surfaces.cli.output import alert, note, print_json_line, short_id
+from treadle.surfaces.cli.item_lines import NARROW, WIDE, list_lines
+from treadle.surfaces.cli.output import alert, note, print_json_line
 from treadle.surfaces.cli.terminal import columns, inert, is_terminal, one_line
-
-LONG_WAIT_MS = 60_000
-"""For longer waits, the time at which they end is printed."""
-SHORT = 16
-"""A reply of at most this many characters may be the word for silence; the end of the run decides."""
 
 
 class Printer(Protocol):
-    def show(self, event: Event) -> None: ...
+    def show(self, event: Event, changes: Sequence[Change]) -> None:
+        """Print an event, or what it changed in the transcript."""
+        ...
 
     def note(self, line: str) -> None:
         """Print a line of Treadle itself on standard error."""
@@ -45,7 +35,7 @@ class Printer(Protocol):
 class JsonLines:
     """Prints every event as a line of JSON."""
 
-    def show(self, event: Event) -> None:
+    def show(self, event: Event, changes: Sequence[Change] = ()) -> None:
         print_json_line(to_json(event))
         sys.stdout.buffer.flush()
 
@@ -56,7 +46,7 @@ class JsonLines:
 class EventLines:
     """Prints every durable event on one line."""
 
-    def show(self, event: Event) -> None:
+    def show(self, event: Event, changes: Sequence[Change] = ()) -> None:
         if event.durable:
             head = f"{event.sequence:>5}  {one_line(event.type):<18}  "
             width = columns() - len(head) if sys.stdout.isatty() else None
@@ -73,19 +63,17 @@ class TranscriptPrinter:
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._terminal = out.isatty()
-        self._attempt = (0, 0)
-        self._shown = 0
-        """Characters of the current reply that have been printed."""
-        self._held = ""
-        """Text that has not been printed yet."""
-        self._whole = True
-        """Whether the held text is the end of its reply."""
+        self._items: dict[str, Item] = {}
+        """The items as they were printed last."""
+        self._writing = ""
+        """The key of the answer that is being printed."""
+        self._printed = 0
+        """Characters of it that have been printed."""
+        self._is_dropped = False
+        """What was being written has been discarded, unless its reply is next."""
         self._mid_line = False
-        self._failure = ""
-        self._calls: dict[str, str] = {}
-        """The arguments that the model wrote, by call."""
-        self._secrets: set[SecretUsed] = set()
-        """Secrets whose use was printed."""
+        self._secrets: set[tuple[str, str]] = set()
+        """Uses of secrets that were printed."""
         self.before_output: Callable[[], None] = lambda: None
         """Called before something is printed: it removes a line that is drawn below."""
 
@@ -93,91 +81,62 @@ class TranscriptPrinter:
     def is_at_line_start(self) -> bool:
         return not self._mid_line
 
-    def show(self, event: Event) -> None:
-        match event.data:
-            case Token() as token:
-                self._add_token(token)
-            case AttemptReset():
-                self._discard()
-            case LlmError(message=message):
-                self._failure = message
-                self._discard()
-            case LlmRetry(delay_ms=delay_ms, wake_at=wake_at):
-                when = f"{delay_ms / 1000:.1f} s"
-                if delay_ms >= LONG_WAIT_MS:
-                    when = f"{format_duration(delay_ms / 1000)}, at {format_second(wake_at)}"
-                self.note(f"{self._failure} Retrying in {when}.")
-            case LlmResponse(parts=parts):
-                self._calls |= {part.call_id: part.arguments for part in parts if isinstance(part, ToolUse)}
-                self._end_reply("".join(part.text for part in parts if isinstance(part, Text)))
-            case RunEnd(outcome="silent"):
-                self._discard()
-            case CommandObeyed(said=said, done=True):
-                self._held = said
-                self._print_held()
-                self._break_line()
-            case data if event.durable and not isinstance(data, StepEnd):
-                self._report(event.run_id, data)
-            case _:
-                pass
+    def show(self, event: Event, changes: Sequence[Change]) -> None:
+        has_ended = any(isinstance(change, ItemAdded) and isinstance(change.item, EndItem) for change in changes)
+        for change in changes:
+            match change:
+                case ItemAdded(AnswerItem() as item) | ItemChanged(AnswerItem() as item):
+                    self._show_answer(item)
+                case ItemAdded(EndItem(text=text)):
+                    self._print_text(text)
+                    self._break_line()
+                case ItemAdded(item) | ItemChanged(item) if not has_ended:  # the end closes what is left open
+                    self._report(item)
+                case TextAppended(key=key, offset=offset, text=text) if key == self._writing:
+                    self._print_text(text[max(0, self._printed - offset) :])
+                    self._printed = max(self._printed, offset + len(text))
+                case LiveReplaced():
+                    self._is_dropped = True
+                case _:
+                    pass
 
     def note(self, line: str) -> None:
         self._break_line()
         self.before_output()
         note(line)
 
-    def _add_token(self, token: Token) -> None:
-        if not self._terminal:
+    def _show_answer(self, item: AnswerItem) -> None:
+        """Print the rest of an answer. While it is written, only a terminal gets it."""
+        if item.state == "writing" and not self._terminal:
             return
-        if self._attempt != (token.request, token.attempt):
-            self._attempt = (token.request, token.attempt)
-            self._discard()
+        is_again = self._is_dropped and item.state == "writing"
+        if item.key != self._writing or is_again:
             self._break_line()
-        self._whole = False
-        self._held += token.text[max(0, self._shown + len(self._held) - token.offset) :]
-        if self._shown or len(self._held) > SHORT:
-            self._shown += len(self._held)
-            self._print_held()
-
-    def _end_reply(self, text: str) -> None:
-        certain = self._shown > 0 or len(text) > SHORT
-        self._held, self._whole = text[self._shown :] if text.strip() else "", True
-        self._shown = 0
-        if certain:
-            self._print_held()
+            self._writing, self._printed = item.key, 0
+        self._is_dropped = False
+        self._print_text(item.text[self._printed :])
+        self._printed = len(item.text)
+        if item.state != "writing":
+            self._writing = ""
             self._break_line()
 
-    def _report(self, run_id: RunId, data: EventData) -> None:
-        """Print what happened. A short reply before it was meant as an answer."""
-        if self._whole:
-            self._print_held()
-            self._break_line()
-        match data:
-            case ToolCallError(kind="denied"):
-                for line in describe_denial(data, self._calls.get(data.call_id)):
-                    self.note(line)
+    def _report(self, item: Item) -> None:
+        """Print what happened."""
+        before = self._items.get(item.key)
+        self._items[item.key] = item
+        if isinstance(item, NoteItem) and item.topic == "secret_used":
+            if (use := (item.call_id, item.text)) in self._secrets:
                 return
-            case SecretUsed() if data in self._secrets:
-                return
-            case SecretUsed():
-                self._secrets.add(data)
-            case _:
-                pass
-        if line := activity(data, WIDE if is_terminal() else NARROW):
-            if isinstance(data, MemoryRecalled):
-                line += f"; to read them: treadle runs prompt {short_id(run_id)}"
+            self._secrets.add(use)
+        for line in list_lines(item, before, WIDE if is_terminal() else NARROW):
             self.note(line)
 
-    def _discard(self) -> None:
-        self._held, self._shown = "", 0
-
-    def _print_held(self) -> None:
-        if self._held:
+    def _print_text(self, text: str) -> None:
+        if text:
             self.before_output()
-            self._out.write(inert(self._held) if self._terminal else self._held)
+            self._out.write(inert(text) if self._terminal else text)
             self._out.flush()
-            self._mid_line = not self._held.endswith("\n")
-            self._held = ""
+            self._mid_line = not text.endswith("\n")
 
     def _break_line(self) -> None:
         if self._mid_line:
@@ -194,8 +153,5 @@ class PlainAnswer(TranscriptPrinter):
         self.before_output()
         alert(line)
 
-    def _report(self, run_id: RunId, data: EventData) -> None:
-        """Print nothing about activity; only the short reply before it."""
-        if self._whole:
-            self._print_held()
-            self._break_line()
+    def _report(self, item: Item) -> None:
+        """Print nothing about activity."""

@@ -17,25 +17,28 @@ from treadle.bootstrap.stores import ONLY_OWN
 from treadle.config.home import Home
 from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, StoreError
-from treadle.domain.events import (
-    AgentWaiting,
-    ClarifyRequested,
-    Decision,
-    MessageSteered,
-    ResumeRequested,
-    RunEnd,
-    RunInterrupted,
-    RunWaiting,
-)
-from treadle.domain.ids import RunId
+from treadle.domain.events.permissions import Decision
+from treadle.domain.ids import RunId, SessionId
 from treadle.domain.permissions import Asker
 from treadle.domain.runs import outcome_exit_code
-from treadle.operations import runs
-from treadle.operations.event_source import EventSource, follow_without_resets
+from treadle.domain.transcript import (
+    Change,
+    ChildItem,
+    EndItem,
+    ItemAdded,
+    ItemChanged,
+    NoteItem,
+    QuestionItem,
+    RunTotals,
+    TotalsChanged,
+)
+from treadle.operations import runs, transcripts
+from treadle.operations.event_source import follow_without_resets
 from treadle.operations.operation import Caller, list_items
 from treadle.operations.run_control import INTERRUPT, StopRun
 from treadle.operations.run_tree import list_members
 from treadle.operations.runs import RunView
+from treadle.operations.transcripts import RunTranscript, load_transcript
 from treadle.surfaces.cli.approval_prompt import RunQuestions
 from treadle.surfaces.cli.connection import HomeAccess, current_home, open_home
 from treadle.surfaces.cli.event_output import JsonLines, PlainAnswer, Printer, TranscriptPrinter
@@ -112,14 +115,23 @@ def add_endpoint(engine: HostedEngine, base_url: str) -> str:
     return name
 
 
-class ShownEvents(Struct):
-    """How far the events of a run have been printed."""
+class ShownRun:
+    """What has been printed of a run."""
 
-    run_id: RunId
-    last: int
-    """The sequence of the last stored event that was printed."""
-    code: int | None = None
-    """The exit code, if printing decided it."""
+    def __init__(self, transcript: RunTranscript) -> None:
+        self.transcript = transcript
+        self.session_id = SessionId("")
+        self.code: int | None = None
+        """The exit code, if printing decided it."""
+
+    @property
+    def run_id(self) -> RunId:
+        return self.transcript.run_id
+
+    @property
+    def last(self) -> int:
+        """The sequence of the last stored event that was printed."""
+        return self.transcript.sequence
 
 
 class Follower(Struct, frozen=True):
@@ -142,31 +154,31 @@ class Follower(Struct, frozen=True):
             interrupting.cancel()
         wait = self._show_waits()
         watching = asyncio.create_task(wait.watch())
-        code, last, shown = None, after, ShownEvents(run_id, after)
+        shown = ShownRun(await self._load(run_id, after))
         try:
             if not await self._settle(shown):  # questions from before, or of a run that was faster than this
                 return shown.code or await self._leave_waiting(run_id)
             while True:
                 try:
-                    async with aclosing(follow_without_resets(self.access.client, run_id, last)) as events:
+                    async with aclosing(follow_without_resets(self.access.client, run_id, shown.last)) as events:
                         async for event in events:
-                            last = event.sequence if event.durable else last
-                            wait.observe(event)
-                            self._show(event, shown)
-                            code = shown.code
-                            if (ended := self._find_exit_code(event, since)) is not None:
-                                return code or ended
-                            if _is_question(event) and event.sequence > since and not await self._settle(shown):
+                            changes = self._show(event, shown)
+                            totals = shown.transcript.totals
+                            wait.observe(changes, totals)
+                            is_new = event.sequence > since
+                            if (ended := self._find_exit_code(shown, changes, is_new)) is not None:
+                                return shown.code or ended
+                            if is_new and _asks(changes, totals) and not await self._settle(shown):
                                 return shown.code or await self._leave_waiting(run_id)
                 except StoreError:
                     if not self.access.is_leaving:
                         raise
                 if self.access.is_shared or self.stop.is_requested or not await self.access.follow_home():
                     break
-            if (ended := await self._print_rest(shown, last, since)) is not None:
-                return code or ended
+            if (ended := await self._print_rest(shown, since)) is not None:
+                return shown.code or ended
             self.printer.note(_explain_stopped_owner(run_id, self.resume_options))
-            return code or FAILED
+            return shown.code or FAILED
         finally:
             interrupting.cancel()
             watching.cancel()
@@ -185,21 +197,34 @@ class Follower(Struct, frozen=True):
         seen = since if root.run_id == run_id else root.sequence
         return await self.follow(root.run_id, after=seen, since=seen)
 
-    async def _print_rest(self, shown: "ShownEvents", last: int, since: int) -> int | None:
+    async def _load(self, run_id: RunId, after: int) -> RunTranscript:
+        """Return the transcript of what happened up to an event, which is not printed."""
+
+        async def read() -> AsyncGenerator[Event, None]:
+            async with aclosing(self.access.client.read_stored(run_id)) as stored:
+                async for event in stored:
+                    if event.sequence > after:
+                        return
+                    yield event
+
+        return await load_transcript(run_id, read()) if after else RunTranscript(run_id)
+
+    async def _print_rest(self, shown: ShownRun, since: int) -> int | None:
         """Print what the ended process had still written. Return the exit code if the run has ended or waits."""
         async with open_readonly_caller(self.access.home) as client:
-            async for event in client.read_stored(shown.run_id, last):
-                self._show(event, shown)
-                if (ended := self._find_exit_code(event, since)) is not None:
+            async for event in client.read_stored(shown.run_id, shown.last):
+                changes = self._show(event, shown)
+                ended = self._find_exit_code(shown, changes, event.sequence > since)
+                if ended is not None:
                     return ended
         return None
 
-    async def _catch_up(self, shown: "ShownEvents") -> None:
+    async def _catch_up(self, shown: ShownRun) -> None:
         """Print everything that happened before a question, which may be answered or left."""
         async for event in self.access.client.read_stored(shown.run_id, shown.last):
             self._show(event, shown)
 
-    async def _settle(self, shown: "ShownEvents") -> bool:
+    async def _settle(self, shown: ShownRun) -> bool:
         """Ask the questions of the run and return whether all are answered. Ctrl-C leaves them for later."""
         with self.stop.asking():
             settled = await self.questions.settle(shown.run_id, partial(self._catch_up, shown))
@@ -207,40 +232,54 @@ class Follower(Struct, frozen=True):
             self.stop.asked.set()
         return settled
 
-    def _show(self, event: Event, shown: "ShownEvents") -> None:
-        """Print an event once. If the reader of standard output is gone, interrupt the run."""
-        if event.durable:
-            if event.sequence <= shown.last:
-                return
-            shown.last = event.sequence
+    def _show(self, event: Event, shown: ShownRun) -> Sequence[Change]:
+        """Print an event once, and return its changes. If the reader of standard output is gone, interrupt the
+        run."""
+        if event.durable and event.sequence <= shown.last:
+            return ()
+        shown.session_id = event.session_id
+        changes = shown.transcript.apply(event)
         try:
-            self.printer.show(event)
+            self.printer.show(event, changes)
         except BrokenPipeError:
             self.stop.leave(signal.SIGPIPE)
             shown.code = PIPE_CLOSED
+        return changes
 
-    def _find_exit_code(self, event: Event, since: int) -> int | None:
-        """Return the exit code if this is the last event to print."""
-        resume = f"treadle runs resume {event.run_id}{self.resume_options}"
-        match event.data:
-            case RunEnd() as end:
-                if end.status != "completed":
-                    said = " ".join(f"{part.rstrip('.')}." for part in (end.reason, end.next) if part)
-                    self.printer.note(f"treadle: {end.outcome}: {said}")
-                if end.unverified_claim:
-                    self.printer.note(f"treadle: unverified: no tool call did this: {end.unverified_claim}")
-                return outcome_exit_code(end.outcome)
-            case RunWaiting("interrupted") if event.sequence > since:
-                new_message = f'treadle run --session {event.session_id}{self.resume_options} "…"'
-                self.printer.note(f"Interrupted. Resume it: {resume}, or: {new_message}")
-                return self.stop.exit_code
-            case RunWaiting("unavailable", detail) if event.sequence > since:
-                recorded = f"{self.recorded} is recorded, but " if self.recorded else ""
-                cause = detail.rstrip(".")
-                self.printer.note(f"treadle: {recorded}{event.run_id} cannot continue: {cause}. Then: {resume}")
-                return FAILED
-            case _:
-                return None
+    def _find_exit_code(self, shown: ShownRun, changes: Sequence[Change], is_new: bool) -> int | None:
+        """Return the exit code if these are the last changes to print."""
+        for change in changes:
+            match change:
+                case ItemAdded(EndItem() as end):
+                    return self._report_end(end)
+                case ItemAdded(NoteItem(topic="run_waiting")) if is_new:
+                    return self._report_wait(shown)
+                case _:
+                    pass
+        return None
+
+    def _report_end(self, end: EndItem) -> int:
+        if end.status != "completed":
+            said = " ".join(f"{part.rstrip('.')}." for part in (end.reason, end.next) if part)
+            self.printer.note(f"treadle: {end.outcome}: {said}")
+        if end.unverified_claim:
+            self.printer.note(f"treadle: unverified: no tool call did this: {end.unverified_claim}")
+        return outcome_exit_code(end.outcome)
+
+    def _report_wait(self, shown: ShownRun) -> int | None:
+        """Print how a parked run continues, and return the exit code; None if it continues without the user."""
+        run_id, totals = shown.run_id, shown.transcript.totals
+        resume = f"treadle runs resume {run_id}{self.resume_options}"
+        if totals.waiting_for == "interrupted":
+            new_message = f'treadle run --session {shown.session_id}{self.resume_options} "…"'
+            self.printer.note(f"Interrupted. Resume it: {resume}, or: {new_message}")
+            return self.stop.exit_code
+        if totals.waiting_for == "unavailable":
+            recorded = f"{self.recorded} is recorded, but " if self.recorded else ""
+            cause = totals.detail.rstrip(".")
+            self.printer.note(f"treadle: {recorded}{run_id} cannot continue: {cause}. Then: {resume}")
+            return FAILED
+        return None
 
     async def _leave_waiting(self, run_id: RunId) -> int:
         """Print what the run waits for and how to answer it, and return the exit code."""
@@ -299,12 +338,19 @@ def _explain_stopped_owner(run_id: RunId, options: str) -> str:
     )
 
 
-def _is_question(event: Event) -> bool:
-    """Return whether the run or a child run of it needs an answer."""
-    if isinstance(event.data, ClarifyRequested):
-        return event.data.during is not None
-    waits = isinstance(event.data, RunWaiting) and event.data.reason in FOR_AN_ANSWER
-    return waits or (isinstance(event.data, AgentWaiting) and event.data.reason in FOR_AN_ANSWER)
+def _asks(changes: Sequence[Change], totals: RunTotals) -> bool:
+    """Return whether the run or a child run of it needs an answer now."""
+    for change in changes:
+        match change:
+            case ItemAdded(QuestionItem(during=str())):
+                return True
+            case ItemChanged(ChildItem(state="waiting", waiting_for=reason)) if reason in FOR_AN_ANSWER:
+                return True
+            case TotalsChanged() if totals.waiting_for in FOR_AN_ANSWER:
+                return True
+            case _:
+                pass
+    return False
 
 
 def _list_resumed(unfinished: Sequence[RunView]) -> list[RunId]:
@@ -319,21 +365,14 @@ def _list_resumed(unfinished: Sequence[RunView]) -> list[RunId]:
     return resumed
 
 
-async def must_be_resumed(source: EventSource, run: RunView) -> bool:
+async def must_be_resumed(caller: Caller, run: RunView) -> bool:
     """Return whether the run continues only when it is asked to: it has ended (which the answer says), it is
     parked, or its process ended before it could be parked."""
     if run.outcome is not None or run.waiting_for in PARKED:
         return True
-    interrupted = False
-    async for event in source.read_stored(run.run_id):
-        match event.data:
-            case RunInterrupted():
-                interrupted = True
-            case ResumeRequested() | MessageSteered():
-                interrupted = False
-            case _:
-                pass
-    return interrupted
+    return (
+        await caller.call(transcripts.RUN, transcripts.ReadRunTranscript(run.run_id, limit=1))
+    ).totals.is_interrupted
 
 
 async def is_behind_another(caller: Caller, run: RunView) -> bool:

@@ -4,23 +4,18 @@ came, and when a failed request is sent again."""
 import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from treadle.domain.envelope import Event
-from treadle.domain.events import (
-    LlmError,
-    LlmRequest,
-    LlmResponse,
-    LlmRetry,
-    RunEnd,
-    RunWaiting,
-    ThinkingDelta,
-    Token,
-    ToolCallBlocked,
-    ToolCallEnd,
-    ToolCallError,
-    ToolCallStart,
+from treadle.domain.transcript import (
+    AnswerItem,
+    CallItem,
+    Change,
+    ItemAdded,
+    ItemChanged,
+    RunTotals,
+    TextAppended,
+    ThinkingItem,
 )
 from treadle.surfaces.cli.terminal import can_overwrite, measure_terminal, one_line, supports_colour
 
@@ -34,67 +29,57 @@ CHARACTERS_PER_TOKEN = 4
 
 
 class RunActivity:
-    """What a run is doing now, from its events."""
+    """What a run is doing now, from the changes of its transcript."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._model = ""
-        self._calls: dict[str, str] = {}
-        self._since = clock()
+        self._totals = RunTotals()
+        self._calls: dict[str, CallItem] = {}
+        """The calls in progress."""
         self._received = 0
         """Characters of the reply so far."""
-        self._retries_at: float | None = None
-        self._continues_at: float | None = None
-        self._failure = ""
 
-    def observe(self, event: Event) -> None:
-        match event.data:
-            case Token(text=text) | ThinkingDelta(text=text):
-                self._received += len(text)
-            case LlmRequest(provider=provider, model=model):
-                self._begin(f"{provider}/{model}")
-            case RunWaiting(reason="retry"):
-                pass  # the countdown of the retry goes on
-            case RunWaiting(detail=detail, wake_at=float() as wake_at):
-                self._begin("")
-                self._failure, self._continues_at = detail, self._clock() + wake_at - event.timestamp
-            case LlmResponse() | RunWaiting() | RunEnd():
-                self._begin("")
-            case LlmError(message=message):
-                self._failure = message
-            case LlmRetry(delay_ms=delay_ms):
-                self._begin("")
-                self._retries_at = self._clock() + delay_ms / 1000
-            case ToolCallStart(call_id=call_id, name=name):
-                self._since = self._since if self._calls else self._clock()
-                self._calls[call_id] = name
-            case ToolCallEnd(call_id=call_id) | ToolCallError(call_id=call_id) | ToolCallBlocked(call_id=call_id):
-                self._calls.pop(call_id, None)
-            case _:
-                pass
-
-    def _begin(self, model: str) -> None:
-        self._model, self._since, self._received = model, self._clock(), 0
-        self._calls, self._retries_at, self._continues_at = {}, None, None
+    def observe(self, changes: Sequence[Change], totals: RunTotals) -> None:
+        if totals.asked_at != self._totals.asked_at:
+            self._received = 0
+        self._totals = totals
+        for change in changes:
+            match change:
+                case TextAppended(field="text" | "arguments", text=text):
+                    self._received += len(text)
+                case ItemAdded(ThinkingItem(state="writing", text=text) | AnswerItem(state="writing", text=text)):
+                    self._received += len(text)
+                case ItemAdded(CallItem() as call) | ItemChanged(CallItem() as call):
+                    self._calls.pop(call.key, None)
+                    if call.state == "running":
+                        self._calls[call.key] = call
+                case _:
+                    pass
 
     def describe(self) -> str:
         """Return the line, or nothing if there is nothing to wait for or it has only just begun."""
-        now = self._clock()
-        if self._retries_at is not None:
-            return f"retrying in {max(0.0, self._retries_at - now):.0f} s · {self._failure}"
-        if self._continues_at is not None:
-            return f"continues in {max(0.0, self._continues_at - now):.0f} s · {self._failure}"
-        seconds = now - self._since
-        if seconds < FIRST_SECONDS:
+        now, totals = self._clock(), self._totals
+        if totals.wake_at is not None:
+            left = max(0.0, totals.wake_at - now)
+            if totals.waiting_for in (None, "retry"):
+                return f"retrying in {left:.0f} s · {totals.failure}"
+            return f"continues in {left:.0f} s · {totals.detail}"
+        if totals.status == "waiting":
             return ""
         if self._calls:
-            names = list(dict.fromkeys(self._calls.values()))
-            return f"{', '.join(names)} · {seconds:.0f} s · Ctrl-C interrupts"
-        if not self._model:
+            since = min(call.started_at or now for call in self._calls.values())
+            names = list(dict.fromkeys(call.name for call in self._calls.values()))
+            return self._format(", ".join(names), now - since)
+        if totals.asked_at is None:
             return ""
         tokens = self._received // CHARACTERS_PER_TOKEN
         received = f"about {tokens:,} tokens" if tokens else "no reply yet"
-        return f"{self._model} · {seconds:.0f} s · {received} · Ctrl-C interrupts"
+        return self._format(f"{totals.provider}/{totals.model}", now - totals.asked_at, received)
+
+    def _format(self, subject: str, seconds: float, *facts: str) -> str:
+        if seconds < FIRST_SECONDS:
+            return ""
+        return " · ".join((subject, f"{seconds:.0f} s", *facts, "Ctrl-C interrupts"))
 
 
 class LiveLine:
@@ -107,10 +92,10 @@ class LiveLine:
         self._activity = RunActivity()
         self._drawn = ""
 
-    def observe(self, event: Event) -> None:
-        """Follow an event. What is stored may be printed, or may ask a question: the line is drawn again later."""
-        self._activity.observe(event)
-        if event.durable:
+    def observe(self, changes: Sequence[Change], totals: RunTotals) -> None:
+        """Follow changes. What is printed, or asks a question, comes first: the line is drawn again later."""
+        self._activity.observe(changes, totals)
+        if any(not isinstance(change, TextAppended) for change in changes):
             self.clear()
 
     def clear(self) -> None:

@@ -3,13 +3,14 @@
 It needs the extra `tui`. Its libraries are imported in a thread while the model is awaited."""
 
 import os
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from threading import Thread
 from typing import TYPE_CHECKING, TextIO
 
 from treadle.domain.envelope import Event
-from treadle.domain.events import LlmRequest
+from treadle.domain.transcript import Change
 from treadle.surfaces.cli.event_output import TranscriptPrinter
 from treadle.surfaces.cli.terminal import columns
 
@@ -33,21 +34,20 @@ class MarkdownPrinter(TranscriptPrinter):
     def __init__(self, out: TextIO) -> None:
         super().__init__(out)
         self._stream: MarkdownStream | None = None
-        self._printed = 0
+        self._printed_lines = 0
         """Lines of the stream that were printed."""
         self._importing: Thread | None = None
 
-    def show(self, event: Event) -> None:
-        if self._importing is None and isinstance(event.data, LlmRequest):
+    def show(self, event: Event, changes: Sequence[Change]) -> None:
+        if self._importing is None:
             self._importing = Thread(target=_import_renderer, daemon=True)
             self._importing.start()
-        super().show(event)
+        super().show(event, changes)
 
-    def _print_held(self) -> None:
-        if self._held:
+    def _print_text(self, text: str) -> None:
+        if text:
             stream = self._stream = self._stream or self._open_stream()
-            stream.append(self._held)
-            self._held = ""
+            stream.append(text)
             stream.update()
             self._print_finished(stream)
 
@@ -57,25 +57,21 @@ class MarkdownPrinter(TranscriptPrinter):
             stream.finish()
             self._print_finished(stream)
 
-    def _discard(self) -> None:
-        super()._discard()
-        self._stream = None
-
     def _open_stream(self) -> "MarkdownStream":
         from treadle.surfaces.markdown.stream import MarkdownStream
         from treadle.surfaces.tui.terminal_output import find_colours
         from treadle.surfaces.tui.themes import PLAIN_NAME, find_palette, make_terminal_palette
 
-        self._printed = 0
+        self._printed_lines = 0
         palette = find_palette(PLAIN_NAME) if find_colours(self._out) is None else make_terminal_palette()
         return MarkdownStream(min(columns(), MAX_WIDTH), palette)
 
     def _print_finished(self, stream: "MarkdownStream") -> None:
         from treadle.surfaces.tui.terminal_output import find_colours, format_lines
 
-        lines = stream.finished_lines[self._printed :]
+        lines = stream.finished_lines[self._printed_lines :]
         if lines:
-            self._printed = len(stream.finished_lines)
+            self._printed_lines = len(stream.finished_lines)
             self.before_output()
             self._out.write(format_lines(lines, find_colours(self._out)))
             self._out.flush()

@@ -2,34 +2,35 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from treadle.domain.envelope import Event
-from treadle.domain.events import LlmRequest
+from treadle.domain.transcript import Change, RunTotals
 
 NOTICES = (10, 30, 60, 120, 300)
 """Seconds after which a note is printed; after the last, again each time that many have passed."""
 
 
 class ModelWait:
-    """Follows the events of a run and prints a note while a request has no reply."""
+    """Follows a run and prints a note while a request has no reply."""
 
     def __init__(self, note: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._note = note
         self._clock = clock
         self._model = ""
+        self._asked_at: float | None = None
         self._since: float | None = None
         self._printed = 0
         self._changed = asyncio.Event()
 
-    def observe(self, event: Event) -> None:
-        """Follow an event. Any event after a request ends the wait."""
-        if isinstance(event.data, LlmRequest):
-            self._model, self._since, self._printed = f"{event.data.provider}/{event.data.model}", self._clock(), 0
+    def observe(self, changes: Sequence[Change], totals: RunTotals) -> None:
+        """Follow changes. Any change after a request ends the wait."""
+        if totals.asked_at is not None and totals.asked_at != self._asked_at:
+            self._model, self._since, self._printed = f"{totals.provider}/{totals.model}", self._clock(), 0
             self._changed.set()
-        elif self._since is not None:
+        elif changes and self._since is not None:
             self._since = None
             self._changed.set()
+        self._asked_at = totals.asked_at
 
     def next_notice(self) -> float | None:
         """Return the seconds until the next note; None while no request is open."""

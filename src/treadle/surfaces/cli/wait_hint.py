@@ -5,10 +5,8 @@ import shlex
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError
-from treadle.domain.events import RunWaiting
 from treadle.domain.ids import RunId
-from treadle.operations import approvals, runs
-from treadle.operations.event_source import EventSource
+from treadle.operations import approvals, runs, transcripts
 from treadle.operations.local_admin import AGENT
 from treadle.operations.operation import Caller, OperationClient
 from treadle.operations.run_tree import list_members
@@ -69,9 +67,6 @@ async def explain_wait(client: OperationClient, run: runs.RunView, home: Home) -
     return [f"{detail.rstrip('.')}. Resume it: treadle runs resume {run_id}{options}"]
 
 
-async def _detail(source: EventSource, run_id: RunId) -> str:
-    detail = ""
-    async for event in source.read_stored(run_id):
-        if isinstance(event.data, RunWaiting):
-            detail = event.data.detail
-    return detail
+async def _detail(client: OperationClient, run_id: RunId) -> str:
+    page = await client.call(transcripts.RUN, transcripts.ReadRunTranscript(run_id, limit=1))
+    return page.totals.detail
