@@ -22,10 +22,10 @@ from treadle.backup import archive as archives
 from treadle.backup.home_backup import back_up, restore
 from treadle.backup.restore import ReversibleMoves
 from treadle.config.home import Home
-from treadle.domain.errors import StoreDamaged, StoreError, StoreNewer, StoreOwned, UsageError
+from treadle.domain.errors import StoreDamaged, StoreError, StoreNewer, StoreOutdated, StoreOwned, UsageError
 from treadle.ports.vault import VaultError
 from treadle.stores.sqlite.backup import copy_database, read_facts
-from treadle.stores.sqlite.connection import load_migrations, open_database
+from treadle.stores.sqlite.connection import BASELINE_VERSION, current_version, open_database
 from treadle.stores.sqlite.lock import DatabaseLock
 from treadle.testing.models import FunctionModel, say
 from treadle.vault.store import VaultStore
@@ -76,7 +76,7 @@ def test_a_home_is_restored_unchanged(tmp_path: Path) -> None:
     assert made.left_out == ()
     assert made.manifest.database is not None
     assert (made.manifest.database.runs, made.manifest.database.unfinished) == (1, 0)
-    assert made.manifest.database.version == len(load_migrations())
+    assert made.manifest.database.version == current_version()
     assert str(home.path / "vault.key") in str(made.manifest.vault_key)
     content = file.read_bytes()
     assert SECRET.encode() not in content
@@ -421,6 +421,7 @@ def test_an_archive_that_does_not_match_its_manifest_is_refused(
     ("sql", "error", "words"),
     [
         ("PRAGMA user_version = 999", StoreNewer, "newer Treadle"),
+        (f"PRAGMA user_version = {BASELINE_VERSION - 1}", StoreOutdated, "from before the first release"),
         ("PRAGMA application_id = 5", StoreError, "is not a Treadle database"),
         (
             "DELETE FROM deliveries; DELETE FROM said; DELETE FROM events",

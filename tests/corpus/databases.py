@@ -91,7 +91,7 @@ async def dump_postgres(url: str) -> list[str]:
 async def load_postgres(url: str, lines: Sequence[str] | None = None) -> None:
     """Fill an empty PostgreSQL database with the corpus, or with other lines, in the format of their version."""
     first, *rest = [msgspec.json.decode(line) for line in lines or lines_of(database_of("postgres"))]
-    earlier = schema.load_migrations()[: first["version"]]
+    earlier = schema.load_migrations()[: first["version"] - schema.BASELINE_VERSION + 1]
     with patch.multiple(schema, load_migrations=lambda: earlier, load_functions=lambda: ""):
         await schema.migrate(url)
     rows: dict[str, list[Any]] = {}

@@ -1,9 +1,10 @@
 """Record the golden corpus from the code as it is: `python -m tests.corpus.record`.
 
-The committed files were recorded once, before the format of the events changed for the first time. A change that
-makes an old journal project another request is a fault, not a reason to record again."""
+The committed files were recorded once, with the baseline of the formats. A change that makes an old journal project
+another request is a fault, not a reason to record again."""
 
 import asyncio
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -61,12 +62,17 @@ async def dump(url: str) -> list[str]:
 
 def main() -> None:
     DATA.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        sqlite = (f"sqlite:///{folder}/first.db", f"sqlite:///{folder}/corpus.db")
-        asyncio.run(record("sqlite", *sqlite, make_home(Path(folder) / "sqlite")))
-        databases = shared("corpus")
-        with databases.one() as first, databases.one("template1") as url:
-            asyncio.run(record("postgres", first, url, make_home(Path(folder) / "postgres")))
+    folder = (
+        Path(tempfile.gettempdir()) / "treadle-corpus"
+    )  # workspaces are recorded, so it has the same name each time
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    sqlite = (f"sqlite:///{folder}/first.db", f"sqlite:///{folder}/corpus.db")
+    asyncio.run(record("sqlite", *sqlite, make_home(folder / "sqlite")))
+    databases = shared("corpus")
+    with databases.one() as first, databases.one("template1") as url:
+        asyncio.run(record("postgres", first, url, make_home(folder / "postgres")))
+    shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

@@ -259,11 +259,15 @@ async def _end(engine: HostedEngine, block: asyncio.Event) -> None:
 
 async def _remember(engine: HostedEngine) -> None:
     remembering = {"recall": 5, "remember": True, "embedder": "none"}
-    await engine.run(agent("bea", memory=remembering), "#save What does Ada like to drink?")
-    await engine.run(agent("bea", memory=remembering), "#note Write a note.")
-    await engine.run(agent("bea", memory=remembering), "#tea What does Ada like to drink?", asker="terminal")
-    await engine.run(agent("bea", memory=remembering | {"place": "system"}), "#tea What does Ada like?")
-    await engine.run(agent("bea", memory=remembering | {"when": "step"}), "#plain What green tea does Ada like?")
+    await engine.run(agent("bea", memory=remembering), "#save What does Ada like to drink?", user="ada")
+    await engine.run(agent("bea", memory=remembering), "#note Write a note.", user="ada")
+    await engine.run(
+        agent("bea", memory=remembering), "#tea What does Ada like to drink?", asker="terminal", user="ada"
+    )
+    await engine.run(agent("bea", memory=remembering | {"place": "system"}), "#tea What does Ada like?", user="ada")
+    await engine.run(
+        agent("bea", memory=remembering | {"when": "step"}), "#plain What green tea does Ada like?", user="ada"
+    )
 
 
 async def _reshape_sessions(engine: HostedEngine) -> None:

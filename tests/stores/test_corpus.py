@@ -1,4 +1,4 @@
-"""Databases of every earlier format open, fold and continue in this version."""
+"""Databases of every format since the baseline open, fold and continue in this version."""
 
 import asyncio
 from pathlib import Path
@@ -15,7 +15,7 @@ from treadle.core.state import new_state
 from treadle.core.tools.plan import OUTCOME_UNKNOWN
 from treadle.domain.events import ToolCallError, UnknownEvent
 from treadle.ports.model import ModelRequest
-from treadle.stores.sqlite.connection import connect, load_migrations
+from treadle.stores.sqlite.connection import BASELINE_VERSION, connect, current_version
 from treadle.testing.conformance.store import Recorder
 from treadle.testing.models import FunctionModel, ScriptStep, say
 from treadle.testing.time import FakeClock
@@ -25,7 +25,7 @@ CORPUS = sorted(make.FOLDER.glob("v*.sql"), key=lambda dump: int(dump.stem[1:]))
 
 @pytest.fixture(params=CORPUS, ids=lambda dump: dump.stem)
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return a database of an earlier format."""
+    """Return a database of each format."""
     path = str(tmp_path / "treadle.db")
     database = connect(path)
     database.execute(request.param.read_text())
@@ -35,7 +35,9 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def test_every_format_is_in_the_corpus() -> None:
     """A new migration brings a new dump: run tests/stores/corpus/make.py and commit what it writes."""
-    assert [dump.stem for dump in CORPUS] == [f"v{number + 1}" for number in range(len(load_migrations()))]
+    assert [dump.stem for dump in CORPUS] == [
+        f"v{version}" for version in range(BASELINE_VERSION, current_version() + 1)
+    ]
 
 
 def engine_on(path: str, asked: list[ModelRequest]) -> HostedEngine:
@@ -49,7 +51,7 @@ def engine_on(path: str, asked: list[ModelRequest]) -> HostedEngine:
     return engine
 
 
-def test_an_older_journal_folds(path: str) -> None:
+def test_a_journal_of_each_format_folds(path: str) -> None:
     async def run() -> None:
         async with opened(path, Recorder(), FakeClock()) as journal:
             states = {
@@ -83,7 +85,7 @@ async def resume_all(path: str) -> list[ModelRequest]:
     return asked
 
 
-def test_an_older_journal_continues(path: str) -> None:
+def test_a_journal_of_each_format_continues(path: str) -> None:
     async def run() -> None:
         async with asyncio.timeout(HANG_SECONDS):
             asked = await resume_all(path)

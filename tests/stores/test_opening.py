@@ -5,15 +5,25 @@ import gc
 import os
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.stores.processes import HOLD_THE_WRITE_LOCK, KEEP_EVERYONE_OUT, holder
 from tests.testing.harnesses import opened
-from treadle.domain.errors import StoreDamaged, StoreError, StoreLocked, StoreNewer
+from treadle.domain.errors import StoreDamaged, StoreError, StoreLocked, StoreNewer, StoreOutdated
+from treadle.stores.baseline import LAST_COMMIT_BEFORE_BASELINE
 from treadle.stores.sqlite import connection as opening
-from treadle.stores.sqlite.connection import connect, load_migrations, open_database, open_reader
+from treadle.stores.sqlite.connection import (
+    BASELINE_VERSION,
+    connect,
+    current_version,
+    load_migrations,
+    open_database,
+    open_read_only,
+    open_reader,
+)
 from treadle.testing.conformance.store import OPENING, Recorder, StoreProcess
 from treadle.testing.time import CountingIds, FakeClock
 
@@ -52,7 +62,7 @@ async def fill(path: str, runs: int = 200) -> list[str]:
 
 def test_a_new_file_has_the_current_format(path: str) -> None:
     open_database(path).close()
-    assert value(path, "PRAGMA user_version") == len(load_migrations())
+    assert value(path, "PRAGMA user_version") == current_version()
     assert value(path, "PRAGMA journal_mode") == "wal"
     assert value(path, "SELECT count(*) FROM runs") == 0
 
@@ -68,7 +78,7 @@ def test_opening_again_changes_nothing(path: str) -> None:
 def test_an_empty_file_is_treated_as_new(path: str) -> None:
     Path(path).touch()
     open_database(path).close()
-    assert value(path, "PRAGMA user_version") == len(load_migrations())
+    assert value(path, "PRAGMA user_version") == current_version()
 
 
 def test_writes_are_durable(path: str) -> None:
@@ -80,16 +90,37 @@ def test_writes_are_durable(path: str) -> None:
 
 def test_a_failed_migration_changes_nothing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A migration that fails in its middle leaves the version before, which the version before can use."""
-    known = load_migrations()
+    known, version = load_migrations(), current_version()
     monkeypatch.setattr(opening, "load_migrations", lambda: [*known, "CREATE TABLE half (x); SELECT nonsense;"])
     with pytest.raises(StoreError):
         open_database(path)
-    assert value(path, "PRAGMA user_version") == len(known)
+    assert value(path, "PRAGMA user_version") == version
     assert value(path, "SELECT count(*) FROM sqlite_schema WHERE name = 'half'") == 0
     monkeypatch.setattr(opening, "load_migrations", lambda: [*known, "CREATE TABLE whole (x);"])
     open_database(path).close()
-    assert value(path, "PRAGMA user_version") == len(known) + 1
+    assert value(path, "PRAGMA user_version") == version + 1
     assert value(path, "SELECT count(*) FROM sqlite_schema WHERE name = 'whole'") == 1
+
+
+def test_a_later_migration_changes_a_database_of_the_baseline_and_keeps_its_rows(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.run(fill(path, 3))
+    [baseline, *_] = load_migrations()
+    later = [baseline, "ALTER TABLE runs ADD COLUMN colour TEXT NOT NULL DEFAULT 'blue'"]
+    monkeypatch.setattr(opening, "load_migrations", lambda: later)
+    with pytest.raises(StoreError, match="older schema"):
+        open_read_only(path)
+    open_database(path).close()
+    assert value(path, "PRAGMA user_version") == BASELINE_VERSION + 1
+    assert value(path, "SELECT group_concat(DISTINCT colour) || count(*) FROM runs") == "blue3"
+    made = str(Path(path).with_name("made.db"))
+    open_database(made).close()
+    columns = "SELECT group_concat(name) FROM pragma_table_info('runs')"
+    assert value(made, columns) == value(path, columns)
+    monkeypatch.setattr(opening, "load_migrations", lambda: later[:1])
+    with pytest.raises(StoreNewer, match=f"schema version {BASELINE_VERSION + 1}; this one supports"):
+        open_database(path)
 
 
 # ── Not fit to be used ─────────────────────────────────────────────────────────────────────────────
@@ -106,6 +137,31 @@ def test_a_newer_version_is_refused_and_left_alone(path: str) -> None:
     assert "schema version 99" in one_line(raised.value)
     assert path in str(raised.value)
     assert Path(path).read_bytes() == before
+
+
+@pytest.mark.parametrize("version", [1, BASELINE_VERSION - 1])
+@pytest.mark.parametrize("open_it", [open_database, open_read_only])
+def test_a_database_from_before_the_baseline_is_refused_and_left_alone(
+    path: str, tmp_path: Path, version: int, open_it: Callable[[str], object]
+) -> None:
+    """This includes the write-ahead log of a process that was killed."""
+    asyncio.run(fill(path, 1))
+    database = connect(path)
+    database.execute(f"PRAGMA user_version = {version}")
+    killed = str(tmp_path / "killed.db")
+    for suffix in ("", "-wal"):
+        shutil.copy(path + suffix, killed + suffix)
+    database.close()
+    for each in (path, killed):
+        before = {file.name: file.read_bytes() for file in tmp_path.glob(f"{Path(each).name}*")}
+        with pytest.raises(StoreOutdated) as raised:
+            open_it(each)
+        text = one_line(raised.value)
+        assert f"The database {each} is from before the first release (schema version {version})" in text
+        assert f"Check out commit {LAST_COMMIT_BEFORE_BASELINE} " in text
+        assert "treadle memory export" in text
+        gc.collect()
+        assert {name: (tmp_path / name).read_bytes() for name in before} == before
 
 
 def test_a_file_that_is_not_a_database_is_refused(path: str) -> None:

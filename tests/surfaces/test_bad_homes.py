@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.surfaces.shell import Shell
+from treadle.stores.baseline import LAST_COMMIT_BEFORE_BASELINE
+from treadle.stores.sqlite.connection import BASELINE_VERSION, open_database
 
 UNWRITABLE = Path("/proc/self/fdinfo")
 """A folder that exists, and in which not even root can create a file."""
@@ -29,14 +31,16 @@ def make_file(home: Path) -> None:
     home.write_text("I am a file.")
 
 
-def have_a_newer_database(home: Path) -> None:
+def have_a_database_of_version(home: Path, version: int) -> None:
     make_good(home)
-    from treadle.stores.sqlite.connection import open_database
-
     open_database(str(home / "treadle.db")).close()
     database = sqlite3.connect(home / "treadle.db")
-    database.execute("PRAGMA user_version = 999")
+    database.execute(f"PRAGMA user_version = {version}")
     database.close()
+
+
+def have_a_newer_database(home: Path) -> None:
+    have_a_database_of_version(home, 999)
 
 
 def have_a_damaged_database(home: Path) -> None:
@@ -59,7 +63,7 @@ def have_settings_in_latin_1(home: Path) -> None:
 
 
 def make_good(home: Path) -> None:
-    home.mkdir()
+    home.mkdir(exist_ok=True)
     (home / "config.yaml").write_text(GOOD)
 
 
@@ -104,6 +108,29 @@ def test_a_bad_home_is_reported_with_what_to_do(
             assert done.code == code, (words, done)
             assert says in done.complaint, words
             assert advises in done.complaint, words
+
+    asyncio.run(scenario())
+
+
+def test_a_home_from_before_the_baseline_is_refused_and_left_as_it_is(shell: Shell, tmp_path: Path) -> None:
+    shell.cwd = tmp_path
+
+    async def scenario() -> None:
+        assert (await shell("vault", "set", "KEY", stdin=b"swordfish-12345")).code == 0
+        have_a_database_of_version(shell.home, BASELINE_VERSION - 1)
+        before = {path: path.read_bytes() for path in shell.home.rglob("*") if path.is_file()}
+        assert len(before) >= 3, "the database, the vault, its key and the settings"
+        for words in (*READS, *CHANGES, ("run", "Hello."), ("backup", "b.tar")):
+            done = await shell(*words)
+            assert done.code == FAILED, (words, done)
+            assert "treadle.db is from before the first release" in done.complaint, words
+            assert f"Check out commit {LAST_COMMIT_BEFORE_BASELINE} of Treadle" in done.complaint, words
+        report = (await shell("doctor", "--offline", "--json")).json
+        [found] = [each for each in report if each.get("about") == "database"]
+        assert found["state"] == "wrong"
+        assert found["advice"].startswith("Export it with that commit")
+        assert {path: path.read_bytes() for path in before} == before
+        assert not (tmp_path / "b.tar").exists()
 
     asyncio.run(scenario())
 

@@ -36,7 +36,7 @@ from treadle.stores.postgres.memory import PostgresMemories
 from treadle.stores.postgres.notifications import PostgresNotifications
 from treadle.stores.postgres.overview import PostgresOverview
 from treadle.stores.postgres.results import PostgresResults
-from treadle.stores.postgres.schema import load_migrations
+from treadle.stores.postgres.schema import current_version, refuse_version
 from treadle.stores.postgres.sessions import PostgresSessions
 from treadle.stores.postgres.sign_ins import PostgresSignIns
 from treadle.stores.postgres.writer import PostgresWriter
@@ -79,15 +79,17 @@ async def read_postgres_facts(
     """Return facts about a database without migrating it.
 
     Raise StoreError at once, without waiting for the server to come up, or UsageError for an invalid URL."""
-    known = len(load_migrations())
+    known = current_version()
     await (await connect(url)).close()
     database = await open_without_migrating(url)
     try:
         if not await has_schema(database):
             await require_schema_right(database)
             return None, known, (), ""
+        facts = await read_facts(database)
+        refuse_version(url, facts.version)
         return (
-            await read_facts(database),
+            facts,
             known,
             await count_guard_events(database, lately),
             await name_vector_engine(database),
@@ -102,7 +104,7 @@ async def read_postgres_channel_states(url: str) -> Sequence[ChannelState]:
     await (await connect(url)).close()
     database = await open_without_migrating(url)
     try:
-        if not await has_schema(database) or (await read_facts(database)).version != len(load_migrations()):
+        if not await has_schema(database) or (await read_facts(database)).version != current_version():
             return ()
         return await PostgresChannels(database).states()
     finally:

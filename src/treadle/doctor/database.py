@@ -7,9 +7,9 @@ from pathlib import Path
 from treadle.config.database_url import is_postgres, mask_password, sqlite_path
 from treadle.config.home import Home
 from treadle.doctor.findings import Finding, setting
-from treadle.domain.errors import StoreNewer, TreadleError, UsageError
+from treadle.domain.errors import StoreNewer, StoreOutdated, TreadleError, UsageError
 from treadle.stores.sqlite.backup import check_integrity, count_guard_events, read_facts
-from treadle.stores.sqlite.connection import load_migrations
+from treadle.stores.sqlite.connection import current_version
 
 RECENT_EVENTS = 100_000
 MAX_CHECKED_BYTES = 256 * 2**20
@@ -42,11 +42,11 @@ def _describe_file(home: Home) -> Iterator[Finding]:
         facts = read_facts(path)
         fired = count_guard_events(path, RECENT_EVENTS)
     except TreadleError as error:
-        is_newer = isinstance(error, StoreNewer)
-        advice = "Install that version." if is_newer else "Restore a backup: treadle restore FILE --force"
-        yield Finding("database", "wrong", str(error), advice)
+        yield Finding(
+            "database", "wrong", str(error), _advise(error, "Restore a backup: treadle restore FILE --force")
+        )
         return
-    yield from _describe_version(path, facts.version, len(load_migrations()))
+    yield from _describe_version(path, facts.version, current_version())
     checked = (
         "every page was checked" if size < MAX_CHECKED_BYTES else "it can be read; too large to check every page"
     )
@@ -66,7 +66,7 @@ async def _describe_server(home: Home) -> Sequence[Finding]:
     except TimeoutError:
         return [Finding("database", "wrong", f"{where} did not answer within {SERVER_SECONDS:g} s", advice)]
     except TreadleError as error:
-        return [Finding("database", "wrong", str(error), advice)]
+        return [Finding("database", "wrong", str(error), _advise(error, advice))]
     if facts is None:
         return [Finding("database", "note", f"{where} is empty", "The first run creates the tables.")]
     contents = f"{facts.runs} runs, {facts.unfinished} of them unfinished, {facts.events} events"
@@ -83,10 +83,16 @@ def _describe_guard_actions(fired: Sequence[tuple[str, int]]) -> Finding:
 
 
 def _describe_version(where: str, version: int, known: int) -> Iterator[Finding]:
-    if version != known:
-        yield Finding(
-            "database",
-            "wrong" if version > known else "note",
-            f"{where} has schema version {version}; this Treadle has {known}",
-            "Install the newer version." if version > known else "The next run migrates it.",
-        )
+    if version < known:
+        found = f"{where} has schema version {version}; this Treadle has {known}"
+        yield Finding("database", "note", found, "The next run migrates it.")
+
+
+def _advise(error: TreadleError, otherwise: str) -> str:
+    match error:
+        case StoreNewer():
+            return "Install that version."
+        case StoreOutdated():
+            return "Export it with that commit, or use another database (TREADLE_DATABASE_URL)."
+        case _:
+            return otherwise

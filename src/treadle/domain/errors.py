@@ -31,6 +31,7 @@
     │   ├── StoreDamaged
     │   ├── StoreMissing
     │   ├── StoreNewer
+    │   ├── StoreOutdated
     │   ├── StoreFull
     │   └── StoreLost
     ├── Fenced
@@ -190,6 +191,10 @@ class StoreMissing(StoreError):
 
 class StoreNewer(StoreError):
     """A later version of Treadle wrote the database."""
+
+
+class StoreOutdated(StoreError):
+    """The database is from before the first release of Treadle."""
 
 
 class StoreFull(StoreError):

@@ -16,7 +16,7 @@ from treadle import Agent, tool
 from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.ports.model import ModelRequest
-from treadle.stores.sqlite.connection import load_migrations
+from treadle.stores.sqlite.connection import current_version
 from treadle.testing.models import FunctionModel, ScriptStep, Silence, ask, call, say
 from treadle.testing.time import CountingIds, FakeClock
 
@@ -67,7 +67,7 @@ async def write(path: Path) -> None:
         await engine.interrupt(thinking)
         await wait_for_type(engine, thinking, "run_waiting")
         await engine.steer(posting, "Use the red stamp.")
-        (FOLDER / f"v{len(load_migrations())}.sql").write_text("\n".join(dump(str(path))) + "\n")
+        (FOLDER / f"v{current_version()}.sql").write_text("\n".join(dump(str(path))) + "\n")
 
 
 async def wait_for_type(engine: HostedEngine, run_id: str, type_: str) -> None:

@@ -10,12 +10,19 @@ import pytest
 
 from tests.stores.postgres.servers import of_database, of_user, tell
 from treadle.bootstrap.databases import read_server_facts
-from treadle.domain.errors import StoreAway, StoreError, StoreNewer, UsageError
+from treadle.domain.errors import StoreAway, StoreError, StoreNewer, StoreOutdated, UsageError
+from treadle.stores.baseline import LAST_COMMIT_BEFORE_BASELINE
 from treadle.stores.postgres import connection as connecting
 from treadle.stores.postgres.connection import escape_nul, escape_nul_json, explain, redact_url, unescape_nul
 from treadle.stores.postgres.database import open_database
 from treadle.stores.postgres.driver import open_connection
-from treadle.stores.postgres.schema import load_functions, load_migrations, migrate
+from treadle.stores.postgres.schema import (
+    BASELINE_VERSION,
+    current_version,
+    load_functions,
+    load_migrations,
+    migrate,
+)
 
 
 async def ask(url: str, statement: str) -> Any:
@@ -32,7 +39,7 @@ async def opened(url: str) -> None:
 
 def test_an_empty_database_is_initialised(bare: str) -> None:
     asyncio.run(opened(bare))
-    assert asyncio.run(ask(bare, "SELECT max(version) FROM schema_versions")) == len(load_migrations())
+    assert asyncio.run(ask(bare, "SELECT max(version) FROM schema_versions")) == current_version()
     assert asyncio.run(ask(bare, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")) == 0
 
 
@@ -60,31 +67,55 @@ SELECT string_agg(what, E'\\n' ORDER BY what) FROM (
     UNION ALL SELECT oid::REGPROCEDURE::TEXT FROM pg_proc WHERE pronamespace = 'treadle'::REGNAMESPACE
 ) AS all_of_it (what)
 """
-WITH_OTHER_PARAMETERS = "CREATE FUNCTION lock_runs(runs JSONB) RETURNS INTEGER LANGUAGE sql AS 'SELECT 1';"
-"""As it was up to format 3."""
-WITHOUT_OWNERS = """
-CREATE FUNCTION mark_of(agent_id_ TEXT) RETURNS TEXT LANGUAGE sql AS 'SELECT agent_id_';
-CREATE FUNCTION feed(after_ BIGINT, agents_ TEXT[], limit_ INTEGER) RETURNS INTEGER LANGUAGE sql AS 'SELECT 1';
-"""
-"""As they were up to format 4."""
+LATER = "ALTER TABLE runs ADD COLUMN colour TEXT NOT NULL DEFAULT 'blue'"
 
 
-@pytest.mark.parametrize("version", range(1, len(load_migrations())))
-def test_every_earlier_format_is_migrated_to_the_current_one(
-    bare: str, url: str, version: int, monkeypatch: pytest.MonkeyPatch
+def test_a_later_migration_changes_a_database_of_the_baseline_and_keeps_its_rows(
+    bare: str, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To what a new database has, and nothing else."""
-    wanted, migrations = asyncio.run(ask(url, MADE)), load_migrations()
-    assert "lock_runs" in wanted
-    functions = (WITHOUT_OWNERS if version < 5 else "") + (WITH_OTHER_PARAMETERS if version < 4 else "")
-    with monkeypatch.context() as earlier:
-        earlier.setattr("treadle.stores.postgres.schema.load_migrations", lambda: migrations[:version])
-        earlier.setattr("treadle.stores.postgres.schema.load_functions", lambda: functions)
-        asyncio.run(migrate(bare))
-    assert asyncio.run(ask(bare, MADE)) != wanted
+    asyncio.run(tell(url, "INSERT INTO treadle.agents VALUES ('agt_1', 'ada')"))
+    [baseline, *_] = load_migrations()
+    monkeypatch.setattr("treadle.stores.postgres.schema.load_migrations", lambda: [baseline, LATER])
     asyncio.run(opened(bare))
-    assert asyncio.run(ask(bare, "SELECT max(version) FROM schema_versions")) == len(migrations)
-    assert asyncio.run(ask(bare, MADE)) == wanted
+    wanted = asyncio.run(ask(bare, MADE))
+    assert "runs.colour text NO 'blue'::text" in wanted
+    assert asyncio.run(ask(url, MADE)) != wanted
+    asyncio.run(opened(url))
+    assert asyncio.run(ask(url, "SELECT max(version) FROM schema_versions")) == BASELINE_VERSION + 1
+    assert asyncio.run(ask(url, MADE)) == wanted
+    assert asyncio.run(ask(url, "SELECT name FROM agents")) == "ada"
+    monkeypatch.setattr("treadle.stores.postgres.schema.load_migrations", lambda: [baseline])
+    with pytest.raises(StoreNewer, match=f"schema version {BASELINE_VERSION + 1}; this one supports"):
+        asyncio.run(opened(url))
+
+
+async def read_all(url: str) -> dict[str, str]:
+    """Return all rows of the database, by table."""
+    tables = "SELECT array_agg(tablename ORDER BY tablename) FROM pg_tables WHERE schemaname = 'treadle'"
+    row = "SELECT string_agg(one::TEXT, E'\\n' ORDER BY one::TEXT) FROM treadle.{} AS one"
+    return {table: await ask(url, row.format(table)) for table in await ask(url, tables)}
+
+
+@pytest.mark.parametrize("version", [1, BASELINE_VERSION - 1])
+def test_a_database_from_before_the_baseline_is_refused_and_left_alone(url: str, version: int) -> None:
+    asyncio.run(
+        tell(
+            url,
+            "INSERT INTO treadle.agents VALUES ('agt_1', 'ada')",
+            f"UPDATE treadle.schema_versions SET version = {version:d}, functions = 'other'",  # noqa: S608 -- a number
+        )
+    )
+    before = asyncio.run(ask(url, MADE)), asyncio.run(read_all(url))
+    assert before[1]["agents"] == "(agt_1,ada,running)"
+    for scenario in (opened(url), migrate(url), read_server_facts(url, 1)):
+        with pytest.raises(StoreOutdated) as refused:
+            asyncio.run(scenario)
+        assert f"{redact_url(url)} is from before the first release (schema version {version})" in str(
+            refused.value
+        )
+        assert f"Check out commit {LAST_COMMIT_BEFORE_BASELINE} " in str(refused.value)
+    assert (asyncio.run(ask(url, MADE)), asyncio.run(read_all(url))) == before
 
 
 def test_a_later_version_is_refused(url: str) -> None:

@@ -20,7 +20,7 @@ from treadle.stores.migrate.tables import TABLES, MigratedTable, Row, TableCheck
 from treadle.stores.postgres.connection import DRIVER_ERRORS, SCHEMA, connect, escape_nul_json, explain, redact_url
 from treadle.stores.postgres.driver import PostgresConnection
 from treadle.stores.postgres.memory_rows import build_memory_record
-from treadle.stores.postgres.schema import migrate
+from treadle.stores.postgres.schema import current_version, migrate
 from treadle.stores.sqlite.connection import SqliteDatabase, open_database
 from treadle.stores.sqlite.connection import explain as explain_sqlite
 from treadle.stores.sqlite.lock import DatabaseLock
@@ -134,13 +134,13 @@ class _Migration:
             )
 
     def _identify_source(self) -> str:
-        """Return what identifies the source: its path and the state of its data."""
+        """Return what identifies the source: its path, the state of its data, and the schema of the copy."""
         latest = (
             "SELECT max(position), (SELECT count(*) FROM runs), "
             "(SELECT seq FROM sqlite_sequence WHERE name = 'memories') FROM events"
         )
         found = self._source.execute(latest).fetchone()
-        return msgspec.json.encode([os.path.realpath(self._path), found]).decode()
+        return msgspec.json.encode([os.path.realpath(self._path), found, current_version()]).decode()
 
     # ── Copy ──
 

@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Mapping
 from importlib import resources
 
-from treadle.domain.errors import StoreAway, StoreError, StoreFull, StoreLocked, StoreNewer, UsageError
+from treadle.domain.errors import StoreAway, StoreError, StoreFull, StoreLocked, UsageError
 from treadle.stores.postgres.driver import (
     InterfaceError,
     InternalClientError,
@@ -245,14 +245,6 @@ def explain_missing_rights(why: str, url: str) -> StoreError:
     return StoreError(
         f"The user of {redact_url(url)} lacks a privilege: {why.rstrip('.')}. Make the user the owner of the "
         f"database, or of its schema {SCHEMA}."
-    )
-
-
-def explain_newer_schema(url: str, found: int, known: int) -> StoreNewer:
-    return StoreNewer(
-        f"The database {redact_url(url)} was written by a newer Treadle (schema version {found}; this one "
-        f"supports {known}). "
-        "Install that version, or point TREADLE_DATABASE_URL at another database. Nothing was changed."
     )
 
 

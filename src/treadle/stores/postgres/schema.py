@@ -3,17 +3,20 @@
 from hashlib import blake2b
 from importlib import resources
 
+from treadle.stores import baseline
 from treadle.stores.postgres.connection import (
     DRIVER_ERRORS,
     SCHEMA,
     connect,
     explain,
-    explain_newer_schema,
+    redact_url,
     refuse_transaction_pooling,
 )
 from treadle.stores.postgres.driver import PostgresConnection
 from treadle.stores.postgres.queue import create_queue, has_queue
 
+BASELINE_VERSION = 14
+"""The schema version that the first migration makes. No release has used a lower one."""
 MIGRATION_LOCK_ID = 0x5452444C
 """Advisory lock of the process that checks or migrates the schema."""
 LOCK_TIMEOUT = "60s"
@@ -21,8 +24,13 @@ LOCK_TIMEOUT = "60s"
 
 
 def load_migrations() -> list[str]:
-    """Return the migrations in order. The schema version of a database is the number of migrations applied."""
+    """Return the migrations in order. The first one makes the baseline."""
     return _read_folder("migrations")
+
+
+def current_version() -> int:
+    """Return the schema version of this code."""
+    return BASELINE_VERSION + len(load_migrations()) - 1
 
 
 def load_functions() -> str:
@@ -35,8 +43,14 @@ def _read_folder(folder: str) -> list[str]:
     return [entry.read_text() for entry in sorted(found, key=lambda entry: entry.name)]
 
 
+def refuse_version(url: str, found: int) -> None:
+    """Raise StoreNewer or StoreOutdated if this code cannot open a schema version."""
+    baseline.refuse_version(f"The database {redact_url(url)}", found, BASELINE_VERSION, current_version())
+
+
 async def migrate(url: str, schema: str = SCHEMA) -> None:
-    """Create the tables and functions, or update them. Raise StoreNewer if a later version wrote the database."""
+    """Create the tables and functions, or update them. Raise StoreNewer if a later version wrote the database,
+    and StoreOutdated if it is from before the baseline."""
     connection = await connect(url, schema)
     try:
         await refuse_transaction_pooling(connection, url)
@@ -54,11 +68,11 @@ async def _is_current(connection: PostgresConnection, url: str, schema: str) -> 
     if await connection.fetchval("SELECT to_regclass($1)", f"{schema}.schema_versions") is None:
         return False
     found = await connection.fetch("SELECT version, functions FROM schema_versions ORDER BY version DESC LIMIT 1")
-    known = len(load_migrations())
     version, functions = found[0] if found else (0, "")
-    if version > known:
-        raise explain_newer_schema(url, version, known)
-    return (version, functions) == (known, _digest(load_functions())) and await _has_queue(connection, schema)
+    refuse_version(url, version)
+    return (version, functions) == (current_version(), _digest(load_functions())) and await _has_queue(
+        connection, schema
+    )
 
 
 async def _migrate(connection: PostgresConnection, url: str, schema: str) -> None:
@@ -74,9 +88,11 @@ async def _migrate(connection: PostgresConnection, url: str, schema: str) -> Non
     )
     if await _is_current(connection, url, schema):
         return
-    migrations, functions = load_migrations(), load_functions()
-    done = await connection.fetchval("SELECT coalesce(max(version), 0) FROM schema_versions")
-    for migration in migrations[done:]:
+    functions = load_functions()
+    version = await connection.fetchval(
+        "SELECT coalesce(max(version), $1) FROM schema_versions", BASELINE_VERSION - 1
+    )
+    for migration in load_migrations()[version - BASELINE_VERSION + 1 :]:
         await connection.execute(migration)
     if not await _has_queue(connection, schema):
         await create_queue(connection)
@@ -84,7 +100,7 @@ async def _migrate(connection: PostgresConnection, url: str, schema: str) -> Non
     await connection.execute(
         "INSERT INTO schema_versions (version, functions) VALUES ($1, $2) "
         "ON CONFLICT (version) DO UPDATE SET functions = excluded.functions",
-        len(migrations),
+        current_version(),
         _digest(functions),
     )
 

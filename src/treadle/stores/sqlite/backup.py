@@ -6,17 +6,19 @@ from typing import Any, TypeVar, cast
 
 import apsw
 
-from treadle.domain.errors import StoreDamaged, StoreError, StoreNewer
+from treadle.domain.errors import StoreDamaged, StoreError
 from treadle.ports.deletion import DatabaseFacts
 from treadle.stores.sqlite.connection import (
     APPLICATION_ID,
     SQL,
     SqliteDatabase,
     connect,
+    count_applied,
     explain,
     load_migrations,
     open_reader,
     refuse_foreign,
+    refuse_version,
 )
 
 Result = TypeVar("Result")
@@ -55,17 +57,12 @@ def check_database(path: str) -> DatabaseFacts:
     """Return what a copy of a Treadle database contains. Raise StoreError unless it is one, this version can open
     it, and it has exactly the expected tables."""
     application, version = check_integrity(path)
-    migrations = load_migrations()
     if application != APPLICATION_ID:
         raise StoreError(f"{path} is not a Treadle database.")
-    if version > len(migrations):
-        raise StoreNewer(
-            f"The database was written by a newer Treadle (schema version {version}; this one supports "
-            f"{len(migrations)}). Install that version, then try again."
-        )
 
     def look(db: SqliteDatabase) -> DatabaseFacts:
-        if _list_objects(db) != _list_objects_after(migrations[:version]):
+        refuse_version(db, "The database of the backup")
+        if _list_objects(db) != _list_objects_after(load_migrations()[: count_applied(version)]):
             raise StoreDamaged(f"{path} does not have the tables of a Treadle database of its version.")
         [facts] = db.execute(SQL["database_facts"]).fetchall()
         return DatabaseFacts(*facts)
@@ -77,15 +74,20 @@ def read_facts(path: str) -> DatabaseFacts:
     """Return what a database contains. Another process may own it."""
 
     def look(db: SqliteDatabase) -> DatabaseFacts:
-        refuse_foreign(db, path)
+        _refuse_unusable(db, path)
         return DatabaseFacts(*db.execute(SQL["database_facts"]).fetchall()[0])
 
     return _read(path, look)
 
 
 def require_own(path: str) -> None:
-    """Raise StoreError if the file belongs to another program."""
-    _read(path, lambda db: refuse_foreign(db, path))
+    """Raise StoreError if the file belongs to another program, or to a Treadle whose files this one cannot open."""
+    _read(path, lambda db: _refuse_unusable(db, path))
+
+
+def _refuse_unusable(db: SqliteDatabase, path: str) -> None:
+    refuse_foreign(db, path)
+    refuse_version(db, f"The database {path}")
 
 
 def count_guard_events(path: str, among: int) -> list[tuple[str, int]]:

@@ -12,7 +12,8 @@ from typing import Any, Protocol, cast
 import apsw
 import msgspec
 
-from treadle.domain.errors import StoreDamaged, StoreError, StoreFull, StoreLocked, StoreNewer
+from treadle.domain.errors import StoreDamaged, StoreError, StoreFull, StoreLocked
+from treadle.stores import baseline
 
 Value = str | int | float | bytes | None
 
@@ -39,6 +40,8 @@ class SqliteDatabase(Protocol):
 UNREADABLE = (apsw.Error, UnicodeDecodeError, msgspec.DecodeError)
 """Errors of reading: SQLite fails, or a damaged page holds something else than what was written."""
 APPLICATION_ID = 0x5452444C
+BASELINE_VERSION = 16
+"""The schema version that the first migration makes. No release has used a lower one."""
 BUSY_TIMEOUT_MS = 5000
 PRAGMAS = (
     "journal_mode = WAL",
@@ -64,9 +67,19 @@ SQL = load_statements()
 
 
 def load_migrations() -> list[str]:
-    """Return the migrations in order. The schema version of a database is the number of migrations applied."""
+    """Return the migrations in order. The first one makes the baseline."""
     folder = resources.files("treadle.stores.sqlite").joinpath("migrations")
     return [entry.read_text() for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)]
+
+
+def count_applied(version: int) -> int:
+    """Return how many migrations lead to a schema version; 0 is that of an empty file."""
+    return max(version - BASELINE_VERSION + 1, 0)
+
+
+def current_version() -> int:
+    """Return the schema version of this code."""
+    return BASELINE_VERSION + len(load_migrations()) - 1
 
 
 def connect(path: str, flags: int = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE) -> SqliteDatabase:
@@ -94,7 +107,7 @@ def open_database(path: str) -> SqliteDatabase:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # leave a rejected file unchanged
         connection.set_busy_timeout(BUSY_TIMEOUT_MS)
         refuse_foreign(connection, path)
-        _refuse_newer(connection, path)
+        refuse_version(connection, f"The database {path}")
         if path != ":memory:":
             _check(connection, path, was_killed)
         apply_pragmas(connection)
@@ -117,12 +130,12 @@ def open_read_only(path: str) -> SqliteDatabase:
     try:
         connection = open_reader(path)
         refuse_foreign(connection, path)
-        _refuse_newer(connection, path)
+        refuse_version(connection, f"The database {path}")
         version = _version(connection)
         if version == 0:
             connection.close()
             return open_database(":memory:")
-        if version < len(load_migrations()):
+        if version < current_version():
             raise StoreError(f"The database {path} has an older schema. Run `treadle run` to migrate it.")
     except apsw.Error as error:
         raise explain(error, path) from error
@@ -181,14 +194,9 @@ def refuse_foreign(connection: SqliteDatabase, path: str) -> None:
         )
 
 
-def _refuse_newer(connection: SqliteDatabase, path: str) -> None:
-    found, known = _version(connection), len(load_migrations())
-    if found > known:
-        raise StoreNewer(
-            f"The database {path} was written by a newer Treadle (schema version {found}; this one supports "
-            f"{known}). Install that version, or point TREADLE_DATABASE_URL at another database. Nothing was "
-            "changed."
-        )
+def refuse_version(connection: SqliteDatabase, what: str) -> None:
+    """Raise StoreNewer or StoreOutdated if this code cannot open the database."""
+    baseline.refuse_version(what, _version(connection), BASELINE_VERSION, current_version())
 
 
 def _version(connection: SqliteDatabase) -> int:
@@ -223,12 +231,13 @@ def _migrate(connection: SqliteDatabase) -> None:
     while True:
         connection.execute("BEGIN IMMEDIATE")
         version = _version(connection)
-        if version >= len(migrations):
+        applied = count_applied(version)
+        if applied >= len(migrations):
             connection.execute("ROLLBACK")
             return
         try:
-            connection.execute(migrations[version])
-            connection.execute(f"PRAGMA user_version = {version + 1}")
+            connection.execute(migrations[applied])
+            connection.execute(f"PRAGMA user_version = {BASELINE_VERSION + applied}")
             connection.execute("COMMIT")
         except BaseException:
             with suppress(apsw.Error):  # SQLite may already have rolled back; report the first error
