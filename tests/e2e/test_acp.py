@@ -313,6 +313,66 @@ def test_an_edit_is_approved_in_the_editor_as_a_diff(stage: MakeStage) -> None:
     perform(work())
 
 
+PATCH = """\
+*** Begin Patch
+*** Delete File: old.txt
+*** Update File: a.txt
+*** Move to: b.txt
+@@
+-two
++2
+*** Update File: c.txt
+*** Move to: d.txt
+*** End Patch"""
+DELETION = "*** Begin Patch\n*** Delete File: d.txt\n*** End Patch"
+
+
+def test_a_patch_is_shown_with_its_deletions_and_moves(stage: MakeStage) -> None:
+    made = stage(
+        calls("apply_patch", "p1", input=PATCH),
+        calls("apply_patch", "p2", input=DELETION),
+        says("Done."),
+        agent=ASK.replace("[bash", "[apply_patch, bash"),
+    )
+    for name, text in {"old.txt": "gone\n", "a.txt": "one\ntwo\n", "c.txt": "kept\n"}.items():
+        (made.folder / name).write_text(text)
+
+    def show(call: dict[str, Any]) -> list[tuple[str, ...]]:
+        return [
+            (part["content"]["text"],)
+            if part["type"] == "content"
+            else (Path(part["path"]).name, part.get("oldText"), part["newText"])
+            for part in call["content"]
+        ]
+
+    async def work() -> None:
+        async with open_editor(made.environment, answer=choose("allow-once")) as (editor, _):
+            session = await editor.new(made.folder)
+            assert (await editor.send(session, "patch")).stop_reason == "end_turn"
+            patch, deletion = editor.calls().values()
+            asked = [call.model_dump(mode="json", by_alias=True) for call, _ in editor.permissions]
+            expected = [
+                ("Delete old.txt",),
+                ("old.txt", "gone\n", ""),
+                ("Move a.txt to b.txt",),
+                ("b.txt", "two", "2"),
+                ("Move c.txt to d.txt",),
+            ]
+            assert show(patch) == expected
+            assert show(asked[0])[: len(expected)] == expected
+            assert patch["title"] == "Delete old.txt, Move a.txt to b.txt, Move c.txt to d.txt"
+            assert (patch["kind"], patch["status"], deletion["kind"]) == ("edit", "completed", "delete")
+            names = [Path(each["path"]).name for each in patch["locations"]]
+            assert names == ["old.txt", "a.txt", "b.txt", "c.txt", "d.txt"]
+            assert sorted(os.listdir(made.folder)) == ["b.txt"]
+        async with open_editor(made.environment) as (editor, _):
+            await editor.conn.load_session(cwd=str(made.folder), session_id=session, mcp_servers=[])
+            _, deletion = editor.calls().values()
+            assert show(deletion) == [("Delete d.txt",)]  # what it contained is not known any more
+
+    perform(work())
+
+
 def test_a_line_is_allowed_for_the_session_in_the_editor(stage: MakeStage) -> None:
     made = stage(
         calls("bash", "b1", command="echo x | tee -a a.txt"),

@@ -332,6 +332,7 @@ class RunUpdates:
             self._make_id(call_id),
             status="in_progress",
             title=view.title,
+            kind=view.kind,
             content=view.content or None,
             locations=view.locations or None,
             raw_input=view.raw_input,

@@ -16,15 +16,8 @@ from acp.schema import (
     ToolKind,
 )
 
-from treadle.domain.edits.patch_format import (
-    AddFile,
-    PatchFault,
-    UpdateFile,
-    list_patch_paths,
-    list_paths,
-    parse_patch,
-)
 from treadle.domain.messages import Image
+from treadle.surfaces.acp.patch_view import view_patch
 from treadle.surfaces.cli.call_view import decode, pretty_json, show_call, summarize_call
 from treadle.surfaces.cli.file_changes import PATCH_TOOL, read_edits
 from treadle.surfaces.cli.terminal import reveal, reveal_line
@@ -59,6 +52,8 @@ class CallView(NamedTuple):
 def view_call(name: str, arguments: str, folder: Path, *, is_past: bool = False) -> CallView:
     """Return the view of a call. For a past call, the text before a change is not known."""
     values = decode(arguments).values or {}
+    if name == PATCH_TOOL and (patch := _view_patch(values, folder, is_past=is_past)) is not None:
+        return patch
     diffs = _make_diffs(name, values, folder, is_past=is_past)
     return CallView(
         _make_title(name, arguments, values),
@@ -67,6 +62,15 @@ def view_call(name: str, arguments: str, folder: Path, *, is_past: bool = False)
         diffs,
         values or arguments,
     )
+
+
+def _view_patch(values: dict[str, Any], folder: Path, *, is_past: bool) -> CallView | None:
+    """Return the view of a call with a patch, or None if that is not valid."""
+    view = view_patch(str(values.get("input")), folder, (lambda path: None) if is_past else _read_text)
+    if view is None:
+        return None
+    locations = [ToolCallLocation(path=str(folder / path)) for path in view.paths if "\0" not in path]
+    return CallView(reveal_line(view.title, TITLE_CHARACTERS), view.kind, locations, view.content, values)
 
 
 def show_whole_call(name: str, arguments: str) -> ContentToolCallContent:
@@ -137,9 +141,6 @@ def _make_title(name: str, arguments: str, values: dict[str, Any]) -> str:
 
 
 def _find_locations(name: str, values: dict[str, Any], folder: Path) -> list[ToolCallLocation]:
-    if name == PATCH_TOOL:
-        paths = list_patch_paths(str(values.get("input"))) or ()
-        return [ToolCallLocation(path=str(folder / path)) for path in paths if "\0" not in path]
     path, line = values.get("path"), values.get("start_line")
     if not isinstance(path, str) or not path or "\0" in path:
         return []
@@ -149,8 +150,6 @@ def _find_locations(name: str, values: dict[str, Any], folder: Path) -> list[Too
 
 def _make_diffs(name: str, values: dict[str, Any], folder: Path, *, is_past: bool) -> list[CallContent]:
     """Return the changes of a call: one for each text that it replaces."""
-    if name == PATCH_TOOL:
-        return _make_patch_diffs(str(values.get("input")), folder)
     path, content = values.get("path"), values.get("content")
     if name not in ("edit_file", "write_file") or not isinstance(path, str):
         return []
@@ -158,21 +157,6 @@ def _make_diffs(name: str, values: dict[str, Any], folder: Path, *, is_past: boo
         old = None if is_past else _read_text(folder / path)
         return [tool_diff_content(str(folder / path), content, old)] if isinstance(content, str) else []
     return [tool_diff_content(str(folder / path), edit.new, edit.old) for edit in read_edits(values)]
-
-
-def _make_patch_diffs(text: str, folder: Path) -> list[CallContent]:
-    try:
-        patches = parse_patch(text)
-    except PatchFault:
-        return []
-    diffs: list[CallContent] = []
-    for patch in patches:
-        path = str(folder / list_paths(patch)[-1])
-        if isinstance(patch, AddFile):
-            diffs.append(tool_diff_content(path, patch.content, None))
-        elif isinstance(patch, UpdateFile):
-            diffs += [tool_diff_content(path, "\n".join(hunk.new), "\n".join(hunk.old)) for hunk in patch.hunks]
-    return diffs
 
 
 def _read_text(path: Path) -> str | None:
