@@ -5,7 +5,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from treadle.core.tools.permissions import apply_all_rules, extend_rules
 from treadle.domain.errors import InvalidState, UsageError
 from treadle.domain.events import (
     ApprovalDecided,
@@ -26,7 +25,6 @@ from treadle.domain.permissions import ApprovalRule, ConcernKind, is_exact_patte
 from treadle.domain.tools import ToolSpec
 from treadle.operations.event_factory import DraftFactory
 from treadle.operations.journal_pages import read_latest_step
-from treadle.operations.submissions import check_message
 from treadle.ports.approvals import ApprovalRecord, Approvals
 from treadle.ports.journal import Journal, Runs
 from treadle.ports.tool import InvalidArguments, Subjects, Toolbox
@@ -96,6 +94,8 @@ class ApprovalService:
 
     async def answer(self, run_id: RunId, call_id: str, text: str, by: str = "") -> int:
         """Answer a question of an agent. Raise InvalidState if it is answered already."""
+        from treadle.operations.submissions import check_message
+
         check_message(user(text))
         if call_id not in {asked.call_id for asked in await self.questions(run_id)}:
             raise InvalidState(
@@ -109,16 +109,11 @@ class ApprovalService:
             raise InvalidState(f"The question {call_id} of {run_id} is answered already.")
         return sequence
 
-    async def approvals(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
-        """Return the pending approvals of one run or of all runs."""
-        return await self._approvals.list_pending(run_id)
-
-    async def approval(self, approval_id: ApprovalId) -> ApprovalRecord:
-        return await self._approvals.find(approval_id)
-
     async def explain_rule(self, approval_id: ApprovalId, pattern: str) -> str | None:
         """Return why a call would need an approval although its agent had a rule that allows the pattern; None if
         the rule would permit it. The agent's own `ask` rules and those of the run's ancestors decide first."""
+        from treadle.core.tools.permissions import apply_all_rules, extend_rules
+
         record = await self._approvals.find(approval_id)
         [queued] = [event.data for event in await self._journal.read(record.origin.run_id, 0, 1)]
         assert isinstance(queued, RunQueued), f"{record.origin.run_id} begins with another event"

@@ -134,8 +134,7 @@ def decision_of(approval_id: ApprovalId, answer: "Answer") -> DecideApproval:
 
 
 async def _make_view(context: Context, record: ApprovalRecord) -> ApprovalView:
-    origin = record.origin
-    find_destruction = context.service.approval_service.find_destruction
+    origin, is_pending = record.origin, record.decision is None
     return ApprovalView(
         record.approval_id,
         origin.run_id,
@@ -151,6 +150,6 @@ async def _make_view(context: Context, record: ApprovalRecord) -> ApprovalView:
         maybe(record.expires_at),
         record.decision,
         record.owner,
-        await find_destruction(record) if record.decision is None else None,
+        await context.service.approval_service.find_destruction(record) if is_pending else None,
         show_workspace(record.workspace, context.principal),
     )

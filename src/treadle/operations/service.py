@@ -235,10 +235,10 @@ class LocalService:
 
     async def approvals(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
         """Return the pending approvals of one run or of all runs."""
-        return await self.approval_service.approvals(run_id)
+        return await self._approvals.list_pending(run_id)
 
     async def approval(self, approval_id: ApprovalId) -> ApprovalRecord:
-        return await self.approval_service.approval(approval_id)
+        return await self._approvals.find(approval_id)
 
     async def questions(self, run_id: RunId) -> Sequence[ClarifyRequested]:
         """Return the questions of a run that have no answer yet."""

@@ -8,7 +8,6 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 
 from treadle.domain.permissions import is_exact_pattern, read_exact_pattern
-from treadle.surfaces.cli.file_changes import find_change
 from treadle.surfaces.cli.terminal import count_invisible, is_invisible, pieces, reveal, reveal_line
 
 MARGIN, FURTHER = "  │ ", "  ┆ "
@@ -97,6 +96,8 @@ def _cut(whole: list[Row], rows: int | None, warnings: list[Row]) -> Shown:
 def show_change(tool: str, arguments: str, folder: Path | None, columns: int, rows: int | None = None) -> Shown:
     """Return the lines for a call: the change that it makes to a file of a folder, as a diff, or the call as
     `show_call` does. For more than `rows` lines, the beginning and the end."""
+    from treadle.surfaces.cli.file_changes import find_change  # many commands show no change
+
     decoded = decode(arguments)
     change = find_change(tool, decoded.values, folder)
     if change is None:
