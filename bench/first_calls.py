@@ -56,17 +56,17 @@ class Prompts(Struct, frozen=True):
     preamble: Preamble
     preface: str = ""
     aside: str = ""
+    """A message after that of the user."""
 
     def request(self, message: str) -> ModelRequest:
         asked = msgspec.structs.replace(user(message), preface=self.preface)
         return ModelRequest(
             MODEL,
             self.preamble,
-            Conversation((asked,)),
+            Conversation((asked, user(self.aside)) if self.aside else (asked,)),
             ModelSettings(max_tokens=LONGEST_REPLY, temperature=0.0),
             provider=PROVIDER,
             profile=PROFILE,
-            aside=self.aside,
         )
 
 

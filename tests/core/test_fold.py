@@ -23,7 +23,6 @@ from treadle.domain.runs import Metrics, Usage
 
 DELIVERIES: tuple[EventData, ...] = (
     e.MessageSteered(user("hello"), "steer"),
-    e.MessageSteered(user("hello"), "queue"),
     e.MessageSteered(user("hello"), "interrupt"),
     e.RunInterrupted("wait"),
     e.ResumeRequested(),
@@ -220,16 +219,6 @@ def test_the_history_of_a_run_includes_unsent_messages() -> None:
     scenario.turn(text="done")
     scenario.happens(e.MessageSteered(user("too late"), "steer"))
     assert [message.text for message in scenario.state.own_messages] == ["go", "done", "too late"]
-
-
-def test_the_mode_queue_of_an_old_journal_is_read_as_steer() -> None:
-    states: list[RunState] = []
-    for mode in ("steer", "queue"):
-        scenario = RunScenario(READ)
-        scenario.asks()
-        scenario.happens(e.MessageSteered(user("hello"), mode))
-        states.append(scenario.state)
-    assert states[0].steer_mode == states[1].steer_mode == "steer"
 
 
 def test_an_interrupted_reply_keeps_its_text_and_drops_its_calls() -> None:

@@ -84,6 +84,6 @@ def test_a_grant_covers_exactly_the_pending_approval() -> None:
 
 
 def test_a_rule_for_a_tool_applies_to_its_other_names() -> None:
-    alias = ToolSpec("run_command", "", {}, alias_of="bash")
+    alias = ToolSpec("run_command", "", {}, aliases=("bash",))
     assert apply_rules(OPEN, alias, Subjects(("rm x",))).verdict == "ask"
     assert apply_rules(GIT, alias, Subjects(("git push x",)), (Grant("bash", "git push *"),)).verdict == "auto"

@@ -11,17 +11,10 @@ from treadle.core.fold import fold
 from treadle.core.state import RunState
 from treadle.domain.events import LlmRequest
 from treadle.domain.providers import ApiMode
-from treadle.domain.runs import Metrics
 from treadle.engine.run_history import load_run_history
 from treadle.operations.service import LocalService
 
 MODES = get_args(ApiMode)
-AsRecorded = msgspec.defstruct(
-    "AsRecorded",
-    [(each.name, each.type, each.default) for each in msgspec.structs.fields(Metrics)],
-    omit_defaults=True,
-)
-"""The metrics as they were written when the corpus was recorded: without those that were 0."""
 
 
 async def project(service: LocalService) -> bytes:
@@ -60,5 +53,5 @@ def summarize(state: RunState) -> dict[str, Any]:
         "open_calls": [[call.call_id, call.phase] for call in state.open_calls],
         "inbox": [message.text for message in state.turn.inbox],
         "said": msgspec.to_builtins(state.own_messages),
-        "metrics": msgspec.to_builtins(AsRecorded(**msgspec.structs.asdict(state.metrics(2_000_000_000.0)))),
+        "metrics": msgspec.to_builtins(state.metrics(2_000_000_000.0)),
     }

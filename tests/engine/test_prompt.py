@@ -143,7 +143,6 @@ def test_time_and_place_open_the_message_and_the_prefix_only_grows(tmp_path: Pat
                 sent.append({mode: messages_of(request, mode) for mode in MODES})
             events = [*await journal(engine, first.run_id), *await journal(engine, last.run_id)]
         requests = [event.data for event in events if isinstance(event.data, LlmRequest)]
-        assert not any(request.aside for request in requests)
         assert requests[0].preface.endswith(" UTC; the user is at a terminal]")
         assert [bool(request.preface) for request in requests] == [True, False, False, False, True]
         assert requests[4].preface.endswith(" UTC]"), "no terminal is named where there is none"

@@ -349,23 +349,6 @@ def test_a_writable_folder_of_an_entry_that_agents_write_too_needs_the_same_appr
     assert ask_where(home, workspace)["entries"] == []
 
 
-def test_an_approval_from_before_is_asked_for_again(tmp_path: Path) -> None:
-    from treadle.mcp import pins
-
-    server = make_plain_server()
-    home = write_home(tmp_path / "home", s=server)
-    old = pins._hash_settings(server)  # pyright: ignore[reportPrivateUsage]
-    PinFolder(home).write(Pin("s", old, tuple(read_tools("place.py"))))
-    entry = find_entry(Home(home), "s")
-    assert entry.state == "changed"
-    reason = pins.explain_refusal("s", server, entry.pin)
-    assert "was approved when servers started in the workspace" in reason
-    assert "Approve it again: treadle mcp approve s" in reason
-    remote = McpServer(url="https://a.example/mcp")
-    same = Pin("r", pins._hash_settings(remote))  # pyright: ignore[reportPrivateUsage]
-    assert pins.explain_refusal("r", remote, same) == "", "a remote server sees no files"
-
-
 def test_a_changed_access_needs_an_approval_again(tmp_path: Path) -> None:
     from treadle.mcp.pins import hash_entry
 

@@ -28,7 +28,7 @@ def test_user_messages_are_not_merged_by_default() -> None:
 @pytest.mark.parametrize("how", [{"profile": Profile(alternating_roles=True)}, {"plain": True}])
 def test_user_messages_are_merged_if_the_profile_or_a_refusal_requires_it(how: dict[str, Any]) -> None:
     assert contents(*TURNS, **how) == ["one\n\ntwo", "three", 'four\n\nf"ive']
-    assert contents(*TURNS, **how, system="s", aside="now") == ["s", "one\n\ntwo", "three", 'four\n\nf"ive\n\nnow']
+    assert contents(*TURNS, **how, system="s") == ["s", "one\n\ntwo", "three", 'four\n\nf"ive']
 
 
 def test_a_picture_is_not_merged() -> None:

@@ -26,8 +26,6 @@ from treadle.replay.replay import Replayed, replay
 from treadle.surfaces.cli.activity import activity, describe_denial
 
 RECORDS = "records.jsonl.gz"
-VERSION_1 = Path(__file__).parent / "data" / "version_1.jsonl.gz"
-"""The stories as the last code recorded them that wrote version 1 of the event data."""
 FOUND = "found.json"
 
 
@@ -50,8 +48,6 @@ class Found(msgspec.Struct):
     """The stories, recorded and replayed with the same wording."""
     ordinary: list[Outcome]
     """The given records, replayed with the reworded code."""
-    older: list[Outcome]
-    """The records of version 1, replayed with the reworded code."""
 
 
 def make_toolbox() -> Toolbox:
@@ -88,8 +84,8 @@ def _outcome(story: str, record: Recorded, replayed: Replayed) -> Outcome:
 
 def main(folder: Path) -> None:
     logging.disable(logging.CRITICAL)
-    own, ordinary, older = tell_all(folder / "own"), load(folder / RECORDS), load(VERSION_1)
-    found = Found(AFTER_A_DENIAL, check(own), check(ordinary), check(older))
+    own, ordinary = tell_all(folder / "own"), load(folder / RECORDS)
+    found = Found(AFTER_A_DENIAL, check(own), check(ordinary))
     (folder / FOUND).write_bytes(msgspec.json.encode(found))
 
 

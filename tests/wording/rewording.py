@@ -24,7 +24,6 @@ KEPT = {
     "treadle.core.guards.phantom": "likewise",
     "treadle.core.guards.sentences": "likewise",
     "treadle.domain.attachments": "the format of attached files in stored messages",
-    "treadle.domain.events.version_1": "sentences of old journals",
     "treadle.mcp.connection": "error texts of the MCP library",
     "treadle.memory.stop_words": "lists of words in several languages",
     "treadle.models.finish": "words of providers for the end of a reply",

@@ -1,5 +1,5 @@
 """No code depends on the wording of a message: with every message reworded, runs are recorded, replayed and shown
-as before, and older records replay without a divergence."""
+as before."""
 
 import subprocess
 import sys
@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from tests.patience import HANG_SECONDS
-from tests.wording.child import FOUND, RECORDS, VERSION_1, Found, Outcome, check, tell_all
-from tests.wording.records import load, save
+from tests.wording.child import FOUND, RECORDS, Found, Outcome, check, tell_all
+from tests.wording.records import save
 from tests.wording.rewording import reword
 from treadle.core.context.compaction import make_summary_message
 from treadle.core.context.memory_prompt import NOTE, make_section
@@ -35,11 +35,6 @@ CAUSES = {
     ("compaction_failed", "interrupted"), ("llm_fallback", "failed"), ("llm_fallback", "breaker"),
 }  # fmt: skip
 """Facts that the stories must hold, by event type."""
-REWORDED_SINCE_VERSION_1 = {
-    "approval_decided", "command_obeyed", "quality_scored", "recovery_action", "run_waiting", "tool_call_blocked",
-    "tool_call_end", "tool_call_error",
-}  # fmt: skip
-"""Events whose sentences are worded differently now."""
 
 
 @pytest.fixture(scope="module")
@@ -100,18 +95,6 @@ def test_reworded_code_replays_records_of_the_ordinary_wording_with_wording_diff
     assert reworded >= {"tool_call_error", "run_waiting", "run_end", "hook_blocked", "llm_fallback", "loop_warning"}
 
 
-def test_records_of_version_1_replay_with_the_same_facts(reworded_replays: Found) -> None:
-    records = load(VERSION_1)
-    assert {event.version for _, record in records for event in record.events} == {1}
-    outcomes = check(records)
-    assert_same(outcomes)
-    assert {type_ for each in outcomes for type_ in each.reworded} == REWORDED_SINCE_VERSION_1
-    assert_same(reworded_replays.older)
-    assert {"tool_call_error", "run_waiting"} <= {
-        type_ for each in reworded_replays.older for type_ in each.reworded
-    }
-
-
 def test_activity_is_rendered_from_facts(records: list[tuple[str, Recorded]], reworded_replays: Found) -> None:
     ordinary = [each.lines for each in check(records)]
     reworded = f"  {reword(activity.REMEDY, activity.__name__)}"
@@ -120,7 +103,6 @@ def test_activity_is_rendered_from_facts(records: list[tuple[str, Recorded]], re
     assert sum(line == f"  {activity.REMEDY}" for lines in ordinary for line in lines) == 1
     assert sum(line == reworded for each in reworded_replays.ordinary for line in each.lines) == 1
     assert sum(line == reworded for each in reworded_replays.own for line in each.lines) == 1
-    assert sum(line == reworded for each in reworded_replays.older for line in each.lines) == 1
 
 
 def test_marks_in_stored_transcripts_do_not_change() -> None:

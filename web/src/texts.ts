@@ -95,7 +95,7 @@ export const texts = {
     spanKinds: { step: "Step", model: "Model call", tool: "Tool call", child: "Child run", wait: "Waiting" },
     model: "Model", input: "Input tokens", output: "Output tokens", firstToken: "First token", attempts: "Attempts",
     attempt: (attempt: number) => `Attempt ${attempt}`, reply: "Reply", noText: "No text.", prompt: "Exact prompt", showPrompt: "Show prompt",
-    system: "System prompt", roles: { user: "User", assistant: "Agent", tool: "Tool results" }, aside: "Added to this request only",
+    system: "System prompt", roles: { user: "User", assistant: "Agent", tool: "Tool results" },
     toolsOffered: (count: number) => `Tools offered: ${count}`, body: "Request body", noSteps: "No steps yet", noStepsHint: "They appear once the run calls a model.", total: "Total",
   },
   compare: {

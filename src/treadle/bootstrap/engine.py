@@ -66,7 +66,6 @@ def encode_request(mode: str, request: ModelRequest) -> bytes:
             "messages": request.conversation.messages,
             "settings": request.settings,
             "tool_choice": request.tool_choice,
-            "aside": request.aside,
         }
     )
 

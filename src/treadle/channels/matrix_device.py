@@ -63,9 +63,6 @@ class DecryptedMessages:
             "event_id TEXT, sent_at INTEGER, recorded_at REAL NOT NULL DEFAULT 0, "
             "PRIMARY KEY (sender_key, session_id, message_index)) WITHOUT ROWID"
         )
-        columns = [row[1] for row in self._database.execute("PRAGMA table_info(decrypted)")]
-        if "recorded_at" not in columns:  # of a version before 0.1.0
-            self._database.execute("ALTER TABLE decrypted ADD COLUMN recorded_at REAL NOT NULL DEFAULT 0")
 
     def __getitem__(self, key: tuple[str, str, int]) -> tuple[str, int]:
         query = "SELECT event_id, sent_at FROM decrypted WHERE (sender_key, session_id, message_index) = (?, ?, ?)"

@@ -63,8 +63,6 @@ class _Gap(Struct):
 class _Cursor(Struct):
     seen: str = ""
     gaps: list[_Gap] = []
-    places: dict[str, str] = {}
-    """Of a version before 0.1.0: the last message of each conversation."""
 
 
 class SlackPosition:
@@ -75,7 +73,7 @@ class SlackPosition:
             found = msgspec.json.decode(cursor or "{}", type=_Cursor)
         except msgspec.DecodeError:
             found = _Cursor()
-        self.seen = found.seen or max(found.places.values(), default="")
+        self.seen = found.seen
         """The timestamp of the last message."""
         self.gaps = found.gaps
 

@@ -112,13 +112,12 @@ class RunState:
     def set_calls(self, calls: list[Call]) -> None:
         """Set the calls of a reply. None of them has a result."""
         turn = self.turn
-        turn.calls, turn.unanswered_calls, turn.calls_by_id = calls, len(calls), {}
-        for call in calls:
-            turn.calls_by_id.setdefault(call.call_id, []).append(call)
+        turn.calls, turn.unanswered_calls = calls, len(calls)
+        turn.calls_by_id = {call.call_id: call for call in calls}
 
-    def find_calls(self, call_id: str) -> Sequence[Call]:
-        """Return the calls of the latest reply with this ID. Old journals may have several."""
-        return self.turn.calls_by_id.get(call_id, ())
+    def find_call(self, call_id: str) -> Call | None:
+        """Return the call of the latest reply with this ID, or None."""
+        return self.turn.calls_by_id.get(call_id)
 
     @property
     def lineage(self) -> Lineage | None:

@@ -25,7 +25,6 @@ from treadle.domain.events import (
 from treadle.domain.ids import ApprovalId, Instant
 from treadle.domain.lineage import TreeCeiling
 from treadle.domain.messages import Message
-from treadle.domain.observations import ResultHeader
 from treadle.domain.permissions import Asker
 from treadle.domain.runs import Outcome
 from treadle.ports.model import Preamble
@@ -60,8 +59,6 @@ class PromptState:
     """Notes of the workspace, in the system prompt."""
     guidance: str = ""
     """Guidance on the tools and the working folder, in the system prompt."""
-    result_header: ResultHeader = "full"
-    """The form of the line that tool results begin with."""
     session_notes: tuple[str, str] | None = None
     """A workspace and the session's notes of it."""
     recalled: str = ""
@@ -80,7 +77,7 @@ class TurnState:
     """The latest reply, until the next request."""
     calls: list[Call] = field(default_factory=list[Call])
     """The calls of the latest reply."""
-    calls_by_id: dict[str, list[Call]] = field(default_factory=dict[str, list[Call]])
+    calls_by_id: dict[str, Call] = field(default_factory=dict[str, Call])
     unanswered_calls: int = 0
     """Number of these calls without a result."""
     answer_so_far: str = ""
@@ -126,8 +123,6 @@ class AttemptState:
     """A placeholder replaces missing reasoning, because the provider rejected the transcript without it."""
     request: int = 0
     """Sequence of the latest `llm_request`."""
-    aside: str = ""
-    """In older journals: what the latest request sent after the transcript."""
     in_flight: bool = False
     """A request was sent and its end is not on record."""
     failures: int = 0

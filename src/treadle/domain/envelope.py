@@ -11,12 +11,10 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from treadle.domain.events import NAMES, VOCABULARY, EventData, UnknownEvent
+from treadle.domain.events import NAMES, VOCABULARY, EventData, UnknownEvent, upcasts
+from treadle.domain.events.upcasts import VERSION
 from treadle.domain.ids import AgentId, EventId, Instant, RunId, SessionId
 
-VERSION = 2
-"""The version of the event data that this code writes. Version 2 added the facts that version 1 gave only within
-sentences; every field of version 1 is still written. `version_1.py` upgrades older data when it is decoded."""
 LARGE_EVENT_BYTES = 16 * 1024
 """Size of the data from which the readers in a process share an event."""
 
@@ -108,25 +106,18 @@ _wire_decoder = msgspec.json.Decoder(_Wire)
 
 
 def decode_data(type_: str, raw: bytes, version: int = VERSION) -> EventData:
-    """Return the typed data of an event, upgraded to this version.
+    """Return the typed data of an event, brought to the current version.
 
     Return `UnknownEvent` for data of a later version that this version cannot decode."""
     decoder = _decoders.get(type_)
     if decoder is None:
         return UnknownEvent()
     try:
-        data = decoder.decode(raw)
+        return decoder.decode(raw if version >= upcasts.VERSION else upcasts.upcast(type_, raw, version))
     except msgspec.ValidationError:
-        if version > VERSION:
+        if version > upcasts.VERSION:
             return UnknownEvent()
         raise
-    return data if version >= VERSION else _upgrade(type_, data)
-
-
-def _upgrade(type_: str, data: EventData) -> EventData:
-    from treadle.domain.events.version_1 import upgrade  # most processes decode no event of version 1
-
-    return upgrade(type_, data)
 
 
 def to_json(event: Event) -> bytes:

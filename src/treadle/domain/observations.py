@@ -1,15 +1,10 @@
 """The format of tool results for the model, `treadle.tool_observation.v1`: a line of JSON that says how the call
-ended, then its text as it is. Escaped inside the JSON, the text would be longer, and models would misquote it. The
-line has two forms: short, and full for runs of older journals."""
+ended, then its text as it is. Escaped inside the JSON, the text would be longer, and models would misquote it."""
 
 import re
-from typing import Literal
 
-SCHEMA = "treadle.tool_observation.v1"
-ResultHeader = Literal["full", "short"]
-
-_CUT, _WHOLE = ',"truncated":true', ',"truncated":false'
-_SHORT = re.compile(r'\{"status":"[a-z_]+"(?:,"exit_code":-?\d+)?,"duration_ms":\d+(?:,"truncated":true)?\}')
+_CUT = ',"truncated":true'
+_HEADER = re.compile(r'\{"status":"[a-z_]+"(?:,"exit_code":-?\d+)?,"duration_ms":\d+(?:,"truncated":true)?\}')
 
 
 def extract_text(result: str) -> str:
@@ -20,7 +15,7 @@ def extract_text(result: str) -> str:
 def split_header(result: str) -> tuple[str, str]:
     """Return the header line of a result, with its line break, and the text."""
     head, _, text = result.partition("\n")
-    return (f"{head}\n", text) if SCHEMA in head or _SHORT.fullmatch(head) else ("", result)
+    return (f"{head}\n", text) if _HEADER.fullmatch(head) else ("", result)
 
 
 def is_truncated(result: str) -> bool:
@@ -35,22 +30,10 @@ def has_exit_code(result: str) -> bool:
 
 def mark_truncated(head: str) -> str:
     """Return the header line, changed to say that the text is truncated."""
-    if _WHOLE in head:
-        return head.replace(_WHOLE, _CUT)
     return head if not head or _CUT in head else f"{head[:-2]}{_CUT}}}\n"
 
 
-def make_header(
-    status: str,
-    duration_ms: int,
-    exit_code: int | None = None,
-    truncated: bool = False,
-    form: ResultHeader = "short",
-) -> str:
+def make_header(status: str, duration_ms: int, exit_code: int | None = None, truncated: bool = False) -> str:
     """Return the header line of a result, with its line break."""
     exited = "" if exit_code is None else f',"exit_code":{exit_code}'
-    if form == "short":
-        cut = _CUT if truncated else ""
-        return f'{{"status":"{status}"{exited},"duration_ms":{duration_ms}{cut}}}\n'
-    cut = _CUT if truncated else _WHOLE
-    return f'{{"schema":"{SCHEMA}","status":"{status}"{exited},"duration_ms":{duration_ms}{cut}}}\n'
+    return f'{{"status":"{status}"{exited},"duration_ms":{duration_ms}{_CUT if truncated else ""}}}\n'

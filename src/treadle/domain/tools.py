@@ -51,8 +51,6 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     """The tool does not run: its result is a person's answer."""
     delegates: Literal["spawn", "send", "invoke"] | None = None
     """The tool does not run: its result is the outcome of a child run."""
-    alias_of: str | None = None
-    """In older journals: the tool that this is an alias of. Rules, hooks and grants for that tool apply here."""
     aliases: tuple[str, ...] = ()
     """Other names under which it may be allowed and called. Rules, hooks and grants may use any of them."""
     searchable: bool = False
@@ -64,12 +62,7 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        return (self.name, *self.aliases) if self.alias_of is None else (self.name, self.alias_of)
-
-    @property
-    def known_as(self) -> str:
-        """The name by which secrets are granted and calls are allowed."""
-        return self.alias_of or self.name
+        return (self.name, *self.aliases)
 
     @property
     def writes(self) -> bool:

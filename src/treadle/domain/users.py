@@ -11,7 +11,7 @@ UserId = str
 """The name of a user."""
 
 LOCAL_USER: UserId = "local"
-"""Owns what the command line, the library, heartbeats and databases from before there were users have created."""
+"""Owns what the command line, the library and heartbeats create."""
 MAX_NAME_CHARACTERS, MAX_CLIENT_USER_CHARACTERS = 100, 64
 MAX_USER_CHARACTERS = MAX_NAME_CHARACTERS + 1 + MAX_CLIENT_USER_CHARACTERS
 ACCEPTED_USER = (
@@ -25,7 +25,7 @@ SEPARATOR = "/"
 
 
 def journaled_owner(user: UserId) -> UserId | None:
-    """Return an owner as it is journaled: None for the local user, as before there were others."""
+    """Return an owner as it is journaled: None for the local user."""
     return None if user == LOCAL_USER else user
 
 

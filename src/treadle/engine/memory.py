@@ -36,9 +36,7 @@ async def recall_memories(state: RunState, deps: EngineDeps) -> tuple[EventData,
                 for shown, score in zip(section.memories, scores, strict=True)
             ]
         )
-        events.append(
-            MemoryRecalled(reminders, section.text, recall.by, settings.place, section.notes, precedes=True)
-        )
+        events.append(MemoryRecalled(reminders, section.text, recall.by, settings.place, section.notes))
     return tuple(events)
 
 

@@ -168,7 +168,6 @@ async def _make_start(run: OwnedRun, deps: EngineDeps, profile: Profile) -> tupl
         notes=notes,
         workspace=workspace if notes else "",
         guidance=context.guidance(agent, tools),
-        result_header="short",
         withheld=tuple([spec.name for spec in withheld if spec not in tools]),
         persona=None if agent.persona == state.agent.persona else agent.persona,
         recall=None if agent.memory == state.agent.memory else agent.memory.recall,

@@ -202,7 +202,7 @@ class RunningCall:
     def _reveal(self, secret: str) -> str:
         call = self.item.call
         try:
-            tool = self.item.tool.spec.known_as
+            tool = self.item.tool.spec.name
             [value, *_] = [self._deps.vault.reveal(secret, name, tool) for name in self._list_grantees()]
         except SecretRefused as error:
             self._run.record(SecretDenied(secret, call.name, call.call_id, error.reason))
@@ -212,7 +212,7 @@ class RunningCall:
 
     def _read_secrets(self) -> dict[str, str]:
         call = self.item.call
-        tool = self.item.tool.spec.known_as
+        tool = self.item.tool.spec.name
         first, *others = [self._deps.vault.read_granted_secrets(name, tool) for name in self._list_grantees()]
         granted = {name: first[name] for name in first if all(name in other for other in others)}
         self._run.record(*(SecretUsed(name, call.name, call.call_id) for name in granted))

@@ -62,7 +62,7 @@ def hash_entry(server: McpServer) -> str:
 
 
 def _hash_settings(server: McpServer) -> str:
-    """Return the hash of the settings without the access to the workspace, as in pins from before there was one."""
+    """Return the hash of the settings without the access to the workspace."""
     relevant = (
         *(server.command, server.args, server.env, server.cwd, server.url, server.headers),
         *(server.network, server.readable, server.writable, server.oauth),
@@ -158,12 +158,6 @@ def explain_refusal(name: str, settings: McpServer, pin: Pin | None, agent: str 
         return f"The MCP server `{name}` is disabled. Set `enabled: true` in its entry."
     if pin is None:
         return f"The MCP server `{name}` is not approved. Approve it: {command}"
-    if pin.entry == _hash_settings(settings) != hash_entry(settings):
-        return (
-            f"The MCP server `{name}` was approved when servers started in the workspace. Now it starts in an "
-            f"empty folder, and its access to the workspace is `{find_access(settings)}`. "
-            f"Approve it again: {command}"
-        )
     if pin.entry == hash_entry(settings) and needs_write_consent(settings) and not pin.allows_write:
         privilege = explain_privilege(settings)
         return (

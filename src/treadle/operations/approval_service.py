@@ -132,18 +132,9 @@ class ApprovalService:
         return None if ruling.verdict == "auto" else ruling.reason
 
     async def find_destruction(self, record: ApprovalRecord) -> str | None:
-        """Return what the call of an approval would destroy, or None: as it was requested, or, for a request of an
-        earlier version, as its tool finds now."""
+        """Return what the call of a pending approval would destroy, or None."""
         request = await self._find_request(record)
-        if request is not None and request.destructive is not None:
-            return request.destructive
-        tool = self._tools.find(record.tool)
-        if tool is None:
-            return None
-        try:
-            return tool.subjects(tool.parse(record.arguments)).destructive
-        except Exception:  # tools may be third-party code, and their arguments may have changed
-            return None
+        return None if request is None else request.destructive
 
     async def _check_remembered(self, record: ApprovalRecord) -> None:
         """Raise UsageError if a call can be approved only once."""

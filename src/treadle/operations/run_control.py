@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from treadle.domain.attachments import format_attached_file
 from treadle.domain.errors import InvalidState, UnknownRun, UsageError
-from treadle.domain.events import ReadSteerMode, RunQueued
+from treadle.domain.events import RunQueued, SteerMode
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Image, Message, Text, user
 from treadle.domain.workspaces import Workspace, is_same_place
@@ -87,8 +87,8 @@ class SteerRun(Struct, frozen=True, forbid_unknown_fields=True):
     run_id: RunId
     message: Said
     mode: Annotated[
-        ReadSteerMode,
-        Meta(description="`steer`: at its next step. `interrupt`: at once. `queue`: the former word for `steer`."),
+        SteerMode,
+        Meta(description="`steer`: at its next step. `interrupt`: at once."),
     ] = "steer"
     attachments: Attachments = ()
     workspace: Workspace | None = None
@@ -242,8 +242,7 @@ async def steer_run(context: Context, request: SteerRun) -> Delivered:
         check_workspace_name(request.workspace.id, context.principal)
         await _refuse_other_place(context, record.origin.run_id, request.workspace)
     message = user(request.message, *map(make_part, request.attachments))
-    mode = "interrupt" if request.mode == "interrupt" else "steer"
-    return Delivered(await context.service.steer(record.origin.run_id, message, mode, context.key))
+    return Delivered(await context.service.steer(record.origin.run_id, message, request.mode, context.key))
 
 
 async def _refuse_other_place(context: Context, run_id: RunId, here: Workspace) -> None:

@@ -38,8 +38,6 @@ class StepPrompt(Struct, frozen=True):
     tools_offered: bool
     """False: the request forbids calls."""
     messages: tuple[Message, ...]
-    aside: str
-    """Text after the conversation, in this request only."""
     body: Raw
     """The JSON body of the request, byte for byte."""
 
@@ -148,7 +146,6 @@ async def show_prompt(context: Context, request: ShowPrompt) -> StepPrompt:
         tuple(asked.preamble.tools),
         event.tools_offered,
         tuple(asked.conversation.messages),
-        asked.aside,
         Raw(context.encode_request(sent.model.api_mode, asked)),
     )
 

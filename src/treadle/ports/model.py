@@ -70,8 +70,6 @@ class ModelRequest(Struct, frozen=True):
     """Send no reasoning back, because the provider refused the conversation with it."""
     filled: bool = False
     """Send a blank where reasoning is missing, because the provider refused the conversation without it."""
-    aside: str = ""
-    """Sent after the conversation, with this request only. Only requests of older journals have it."""
     max_calls: int = DEFAULT_MAX_CALLS
     """Maximum tool calls of the reply. An adapter drops further calls while they arrive, and counts them."""
 

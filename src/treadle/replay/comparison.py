@@ -8,11 +8,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, cast
 
-import msgspec
 from msgspec import Struct
 
 from treadle.core.context.tokens import estimate_text
-from treadle.domain.envelope import VERSION, Event
+from treadle.domain.envelope import Event
 from treadle.domain.events import (
     NAMES,
     EventData,
@@ -22,10 +21,8 @@ from treadle.domain.events import (
     ToolCallEnd,
     ToolCallError,
 )
-from treadle.domain.events.version_1 import ADDED
 from treadle.domain.excerpts import take_excerpt
 from treadle.domain.ids import Instant
-from treadle.domain.permissions import is_exact_pattern
 from treadle.domain.time_format import format_minute
 
 MEASURED = frozenset(("duration_ms", "first_token_ms", "model_ms", "tool_ms", "epoch", "breaker_seconds"))
@@ -48,7 +45,7 @@ WORDING = {
     "error_analyzed": ("reason",),
     "hook_blocked": ("content",),
     "llm_fallback": ("reason",),
-    "llm_request": ("preface", "aside"),
+    "llm_request": ("preface",),
     "loop_warning": ("note",),
     "memory_recalled": ("section",),
     "model_resolved": ("reason",),
@@ -74,19 +71,6 @@ WITH_INSTRUCTIONS = {
     "compaction_started": ("input_estimate", "cost_estimate"),
 }
 """Event type -> fields that depend on the length of Treadle's own instructions to a model."""
-LATER = {
-    "context_compacted": {"record": ("record", "tokens_after")},
-    "llm_request": {"input_estimate": ("input_estimate", "cost_estimate", "aside")},
-    "llm_error": {"asked_wait": ("asked_wait",)},
-    "run_start": {"result_header": ("guidance", "result_header")},
-    "budget_hint": {"kept": ("kept",)},
-    "memory_recalled": {"precedes": ("precedes",)},
-    "model_resolved": {"route": ("route",), "profile": ("profile", "context_window")},
-    "run_end": {"mismatch": ("mismatch",)},
-}
-"""Event type -> a field that is always present since it exists -> fields that older journals lack without it."""
-FORMER = {"llm_request": {"aside": ("aside", "preface", "messages", "input_estimate", "cost_estimate")}}
-"""Event type -> a field that only older journals have -> fields that record the same in another way since."""
 MAX_SHOWN_CHARACTERS = 400
 _MISSING = object()
 _REDACTED = re.compile(r"\[redacted:\w+\]")
@@ -188,27 +172,10 @@ def _structs(value: Any) -> list[dict[str, Any]]:
 
 
 def _drop_incomparable(event: Event, recorded: dict[str, Any], today: dict[str, Any]) -> None:
-    """Remove what an older journal does not record, or records in another way."""
-    stored: dict[str, Any] = msgspec.json.decode(event.raw)
-    for told_since, fields in LATER.get(event.type, {}).items():
-        if told_since not in stored:
-            for name in fields:
-                today.pop(name, None)
-                recorded.pop(name, None)
-    if event.type == "approval_requested" and recorded["pattern"] is None and is_exact_pattern(today["pattern"]):
-        today["pattern"] = None  # exact lines were not always offered
+    """Remove what depends on the wording of other texts."""
     for name in WITH_INSTRUCTIONS.get(event.type, ()):
         today.pop(name, None)
         recorded.pop(name, None)
-    for told_then, fields in FORMER.get(event.type, {}).items():
-        if told_then in stored:
-            for name in fields:
-                today.pop(name, None)
-                recorded.pop(name, None)
-    if event.version < VERSION:
-        for path in ADDED.get(event.type, ()):
-            for side in (recorded, today):
-                _remove(path, side)
 
 
 def _drop_excerpts(data: EventData, recorded: dict[str, Any], today: dict[str, Any]) -> None:
@@ -223,16 +190,6 @@ def _drop_excerpts(data: EventData, recorded: dict[str, Any], today: dict[str, A
         if one.get("excerpt") is None or other.get("excerpt") is None:
             one.pop("excerpt", None)
             other.pop("excerpt", None)
-
-
-def _remove(path: str, values: dict[str, Any]) -> None:
-    name, dot, rest = path.partition(".")
-    if not dot:
-        values.pop(name, None)
-        return
-    inner = values.get(name)
-    for each in [cast("dict[str, Any]", inner)] if isinstance(inner, dict) else _structs(inner):
-        _remove(rest, each)
 
 
 def _pop_wording(
@@ -277,10 +234,10 @@ def _find_differences(path: str, recorded: Any, today: Any, slack: float) -> Ite
             inner = f"{path}.{key}" if path else key
             yield from _find_differences(inner, one.get(key, _MISSING), other.get(key, _MISSING), slack)
     elif isinstance(recorded, list) and isinstance(today, list):
-        former, latter = cast("list[Any]", recorded), cast("list[Any]", today)
-        for index in range(max(len(former), len(latter))):
-            here = former[index] if index < len(former) else _MISSING
-            there = latter[index] if index < len(latter) else _MISSING
+        one_list, other_list = cast("list[Any]", recorded), cast("list[Any]", today)
+        for index in range(max(len(one_list), len(other_list))):
+            here = one_list[index] if index < len(one_list) else _MISSING
+            there = other_list[index] if index < len(other_list) else _MISSING
             yield from _find_differences(f"{path}[{index}]", here, there, slack)
     elif not _is_same(name, recorded, today, slack):
         yield Difference(path, _show(recorded, today), _show(today, recorded))

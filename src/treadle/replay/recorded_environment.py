@@ -344,13 +344,12 @@ class RecordedAnswers:
         self._script = script
 
     def find_error(self, schema: Mapping[str, Any], answer: str) -> str | None:
-        """Return why the answer was refused, or None. The last refusal ended the run. Older records have it only
-        in the reason, whose wording then differs."""
+        """Return why the answer was refused, or None. The last refusal ended the run."""
         match next(self._script.list_upcoming(), None):
             case e.OutputRejected(error=error):
                 return error
             case RunEnd(outcome="failed") as end if self._count_rejected() == MAX_ATTEMPTS - 1:
-                return end.mismatch or end.reason
+                return end.mismatch
             case _:
                 return None
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from treadle.core.context.tokens import CHARACTERS_PER_TOKEN
-from treadle.core.retry import LINEAR_STEP_MS, MAX_DELAY_MS, MIN_DELAY_SHARE
+from treadle.core.retry import MAX_DELAY_MS, MIN_DELAY_SHARE
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
@@ -139,8 +139,8 @@ class RecordedBreaker:
     def wait(self, now: float, who: str = "") -> float | None:
         for data in self._script.list_upcoming():
             match data:
-                case e.RunWaiting("breaker", wake_at=wake_at, breaker_seconds=seconds):
-                    return self._compute_remaining(seconds or 0.0, wake_at)
+                case e.RunWaiting("breaker", breaker_seconds=seconds):
+                    return seconds or 0.0
                 case e.LlmFallback(breaker_seconds=float() as seconds):
                     return seconds
                 case e.ModelResolved():
@@ -148,11 +148,6 @@ class RecordedBreaker:
                 case _:
                     return None
         return None
-
-    def _compute_remaining(self, seconds: float, wake_at: float | None) -> float:
-        """Return how long the breaker stays open. Older journals round the number, but not the end of the wait."""
-        remaining = 0.0 if wake_at is None else wake_at - self._script.now()
-        return remaining if seconds == round(remaining) else seconds
 
     def record(self, failed: bool, now: float, who: str = "") -> BreakerChange | None:
         for data in self._script.list_upcoming():
@@ -231,7 +226,7 @@ class RecordedModel:
             data.message,
             data.retryable,
             data.status,
-            self._find_asked_wait(data),
+            data.asked_wait,
             data.usage,
             data.compact and not data.guessed,
             data.repair,
@@ -243,21 +238,6 @@ class RecordedModel:
             data.guessed,
             data.filtered,
         )
-
-    def _find_asked_wait(self, error: e.LlmError) -> float | None:
-        """Return the wait that the provider asked for. For older journals, infer it from the retry."""
-        if error.asked_wait is not None:
-            return error.asked_wait
-        if error.next_key or error.repair or not error.retryable or error.longest_reply is not None:
-            return None
-        failures, policy = self.count_failures(), self._agent.retry
-        retry = self._find_retry()
-        if retry is None:
-            return policy.longest_wait_seconds + 1 if failures < policy.attempts and not error.once else None
-        if policy.schedule == "linear":
-            return None if retry.delay_ms == LINEAR_STEP_MS * failures else retry.delay_ms / 1000
-        longest = self._max_delay_ms(failures)
-        return None if int(longest * MIN_DELAY_SHARE) <= retry.delay_ms <= longest else retry.delay_ms / 1000
 
     def _max_delay_ms(self, failures: int) -> float:
         """Return the maximum delay of a retry for which the provider asked no wait."""

@@ -103,5 +103,4 @@ def _project(recorded: Recorded, position: int, request: LlmRequest) -> dict[str
         "messages": list(sent.conversation.messages),
         "settings": sent.settings,
         "tool_choice": sent.tool_choice,
-        "aside": sent.aside,
     }

@@ -98,7 +98,7 @@ def find_fired_guard(data: EventData, last: str = "") -> tuple[str, Verdict] | N
     """Return the guard that acted through an event, and how strictly, or None.
 
     A run that ends `stuck` was stopped by the loop guard or by the stuck guard: by the one that acted `last`, or by
-    the loop guard if neither did, as in older journals."""
+    the loop guard if that is unknown."""
     match data:
         case e.ToolCallBlocked(guard=guard):
             return guard, "block"

@@ -18,18 +18,18 @@ def test_a_wait_that_times_out_says_what_the_run_waits_for(tmp_path: Path) -> No
     in_time(perform())
 
 
-def test_a_message_steers_a_run_with_mode_steer_or_queue(tmp_path: Path) -> None:
+def test_a_message_steers_a_run_in_progress(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path, policy=lambda _: wants_a_file()) as server:
             run_id = await server.begin("asking")
             await server.until(run_id, "waiting")
-            for body in ({}, {"mode": "steer"}, {"mode": "queue"}):
+            for body in ({}, {"mode": "steer"}):
                 sent = await server.ask("POST", f"/v1/runs/{run_id}/messages", {"message": "Go on.", **body})
                 assert sent.status == 202, sent
             journal = (await server.ask("GET", f"/v1/runs/{run_id}/journal")).json["items"]
             steered = [event["data"]["mode"] for event in journal if event["type"] == "message_steered"]
-            assert steered == ["steer"] * 3, "`queue` is the former word and is not written any more"
-            refused = await server.ask("POST", f"/v1/runs/{run_id}/messages", {"message": "x", "mode": "later"})
+            assert steered == ["steer"] * 2
+            refused = await server.ask("POST", f"/v1/runs/{run_id}/messages", {"message": "x", "mode": "queue"})
             assert refused.status == 400
 
     in_time(perform())

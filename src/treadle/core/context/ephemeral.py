@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from treadle.core.state import RunState
-from treadle.domain.events import BudgetHint, EventData, MemoryRecalled
+from treadle.domain.events import EventData, MemoryRecalled
 from treadle.domain.ids import Instant
 from treadle.domain.permissions import Asker
 from treadle.domain.time_format import format_minute
@@ -38,6 +38,4 @@ def joins_transcript(note: EventData) -> bool:
     """Return whether an event that goes with a request becomes part of the transcript."""
     if isinstance(note, MemoryRecalled):
         return note.place == "message"
-    if isinstance(note, BudgetHint):
-        return note.kept
     return bool(getattr(note, "note", ""))

@@ -71,7 +71,6 @@ def project(state: RunState, tools_offered: bool, profile: Profile) -> ModelRequ
         profile=profile,
         plain=state.attempts.plain,
         filled=state.attempts.filled and not state.attempts.plain,
-        aside=state.attempts.aside,
         max_calls=state.agent.limits.max_calls,
     )
 

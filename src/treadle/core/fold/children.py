@@ -13,7 +13,7 @@ def _on_agent_spawn(state: RunState, data: e.AgentSpawn) -> None:
     child = state.tree.children[data.call_id] = Child(data, state.latest_at)
     if data.end is not None:
         state.evaluation.evaluator = child
-    for call in state.find_calls(data.call_id):
+    if (call := state.find_call(data.call_id)) is not None:
         call.phase, call.attempts, call.started, call.arguments = "delegated", 1, state.sequence, data.arguments
         state.usage.actions += 1
 

@@ -102,7 +102,5 @@ def _on_command_obeyed(state: RunState, data: e.CommandObeyed) -> None:
 def _on_memory_recalled(state: RunState, data: e.MemoryRecalled) -> None:
     if data.place == "system":
         set_preamble(state, state.prompt.preamble.tools, data.section)
-    elif data.precedes:
-        state.turn.inbox.insert(0, user(data.section))
     else:
-        state.turn.inbox.append(user(data.section))
+        state.turn.inbox.insert(0, user(data.section))  # after the message, small models take it for the question

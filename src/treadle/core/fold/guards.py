@@ -66,8 +66,7 @@ def _on_phantom_action(state: RunState, data: e.PhantomAction) -> None:
 @on(e.BudgetHint)
 def _on_budget_hint(state: RunState, data: e.BudgetHint) -> None:
     state.guards.hinted_percent = data.percent
-    if data.kept:
-        _add_note(state, data.note)
+    _add_note(state, data.note)
 
 
 def _add_note(state: RunState, text: str) -> None:

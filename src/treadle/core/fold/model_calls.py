@@ -33,7 +33,7 @@ def _on_llm_request(state: RunState, data: e.LlmRequest) -> None:
         if state.texts_to_recall:  # a message was sent, besides the engine's notes
             state.context.tasks.append(state.transcript.messages[-1])
     attempts.request, attempts.in_flight, state.steer_mode = state.sequence, True, None
-    attempts.aside, state.texts_to_recall = data.aside, []
+    state.texts_to_recall = []
     attempts.retry_at = attempts.failure = None
     turn.reply = None
     state.set_calls([])
@@ -110,7 +110,7 @@ def _drop_refused_thinking(state: RunState, parts: tuple[Part, ...], provider: s
 
 
 def _add_call_secret(state: RunState, call_id: str, name: str) -> None:
-    for call in state.find_calls(call_id):
+    if (call := state.find_call(call_id)) is not None:
         call.secrets = (*call.secrets, name)
 
 

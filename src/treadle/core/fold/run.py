@@ -48,7 +48,7 @@ def _on_run_start(state: RunState, data: e.RunStart) -> None:
     state.status, state.started_at = "running", state.latest_at
     state.tools = {name: spec for spec in data.tools for name in (spec.name, *spec.aliases)}
     state.prompt.sections, state.prompt.notes = data.sections, data.notes
-    state.prompt.guidance, state.prompt.result_header = data.guidance, data.result_header
+    state.prompt.guidance = data.guidance
     if data.persona is not None:
         state.agent = msgspec.structs.replace(state.agent, persona=data.persona)
     if data.recall is not None:

@@ -13,7 +13,7 @@ NOT_RUN = ("denied", "skipped", "too_many", "unknown_tool")
 @on(e.ToolCallStart)
 def _on_tool_call_start(state: RunState, data: e.ToolCallStart) -> None:
     state.status, state.waiting = "running", None
-    for call in state.find_calls(data.call_id):
+    if (call := state.find_call(data.call_id)) is not None:
         call.phase = "started"
         call.attempts, call.started, call.arguments = data.attempt, state.sequence, data.arguments
         call.files = data.files
@@ -23,7 +23,7 @@ def _on_tool_call_start(state: RunState, data: e.ToolCallStart) -> None:
 @on(e.ToolCallEnd)
 def _on_tool_call_end(state: RunState, data: e.ToolCallEnd) -> None:
     state.guards.suspicion.finish(data.name)
-    content = _render_observation(state, "ok", data)
+    content = _render_observation("ok", data)
     _end_call(state, ToolResult(data.call_id, content, images=data.images), data.content, data.duration_ms)
 
 
@@ -35,7 +35,7 @@ def _on_tool_call_error(state: RunState, data: e.ToolCallError) -> None:
         state.guards.suspicion.finish(data.name)
     if data.kind == "cancelled":
         state.stopped.append(f"{data.name} ({data.call_id})")
-    content = _render_observation(state, data.kind, data)
+    content = _render_observation(data.kind, data)
     result = ToolResult(data.call_id, content, is_error=True)
     if data.kind in ("denied", "too_many"):  # such a refusal says nothing about the tool
         _refuse_call(state, data.call_id, result, counts=False)
@@ -55,25 +55,24 @@ def _on_clarify_requested(state: RunState, data: e.ClarifyRequested) -> None:
 
 @on(e.ToolCallBlocked)
 def _on_tool_call_blocked(state: RunState, data: e.ToolCallBlocked) -> None:
-    _refuse_call(state, data.call_id, _make_blocked_result(state, data.call_id, data.content))
+    _refuse_call(state, data.call_id, _make_blocked_result(data.call_id, data.content))
 
 
 @on(e.HookBlocked)
 def _on_hook_blocked(state: RunState, data: e.HookBlocked) -> None:
-    _refuse_call(state, data.call_id, _make_blocked_result(state, data.call_id, data.content))
+    _refuse_call(state, data.call_id, _make_blocked_result(data.call_id, data.content))
 
 
-def _render_observation(state: RunState, status: str, data: e.ToolCallEnd | e.ToolCallError) -> str:
-    header = make_header(status, data.duration_ms, data.exit_code, data.truncated, state.prompt.result_header)
-    return header + data.content
+def _render_observation(status: str, data: e.ToolCallEnd | e.ToolCallError) -> str:
+    return make_header(status, data.duration_ms, data.exit_code, data.truncated) + data.content
 
 
-def _make_blocked_result(state: RunState, call_id: str, content: str) -> ToolResult:
-    return ToolResult(call_id, make_header("blocked", 0, form=state.prompt.result_header) + content, is_error=True)
+def _make_blocked_result(call_id: str, content: str) -> ToolResult:
+    return ToolResult(call_id, make_header("blocked", 0) + content, is_error=True)
 
 
 def _refuse_call(state: RunState, call_id: str, result: ToolResult, counts: bool = True) -> None:
-    for call in state.find_calls(call_id):
+    if (call := state.find_call(call_id)) is not None:
         state.turn.unanswered_calls -= call.result is None
         state.ledger.add_refusal(call, result, counts)
     _answer_calls(state)
@@ -81,7 +80,7 @@ def _refuse_call(state: RunState, call_id: str, result: ToolResult, counts: bool
 
 def _end_call(state: RunState, result: ToolResult, content: str, duration_ms: int) -> None:
     state.usage.tool_ms += duration_ms
-    for call in state.find_calls(result.call_id):
+    if (call := state.find_call(result.call_id)) is not None:
         state.turn.unanswered_calls -= call.result is None
         is_new = state.ledger.add_result(call, result, content, state.tools.get(call.name))
         state.step.has_news = state.step.has_news or is_new

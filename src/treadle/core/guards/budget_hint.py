@@ -18,7 +18,7 @@ def judge(state: RunState, now: Instant) -> WarnModel | None:
     for percent in PERCENTS:
         if used * 100 >= limit * percent and state.guards.hinted_percent < percent:
             note = f"{used} of {limit} steps are used. Finish in time."
-            return WarnModel((BudgetHint(percent, note, kept=True),))
+            return WarnModel((BudgetHint(percent, note),))
     return None
 
 

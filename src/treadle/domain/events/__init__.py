@@ -121,7 +121,6 @@ from treadle.domain.events.deliveries import (
     MessageSteered,
     ResumeRequested,
     RunInterrupted,
-    ReadSteerMode,
     SteerMode,
 )
 from treadle.domain.events.children import (
@@ -237,7 +236,6 @@ __all__ = [
     "QualityScored",
     "QuotaExceeded",
     "QuotaWarning",
-    "ReadSteerMode",
     "RecalledBy",
     "RecoveryAction",
     "RecoveryCause",

@@ -8,8 +8,6 @@ from treadle.domain.messages import Message
 
 SteerMode = Literal["steer", "interrupt"]
 """When a run reads a message: at its next step, or at once."""
-ReadSteerMode = Literal["steer", "interrupt", "queue"]
-"""As requests and journals have it. `queue` is the former word for `steer`, and is not written any more."""
 
 
 @durable("message_steered")
@@ -17,7 +15,7 @@ class MessageSteered(EventData, frozen=True):
     """A message for a run in progress, delivered at its next step or at once."""
 
     message: Message
-    mode: ReadSteerMode
+    mode: SteerMode
 
 
 @durable("run_interrupted")

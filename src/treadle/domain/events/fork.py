@@ -23,7 +23,7 @@ class ReusedCall(Struct, frozen=True, omit_defaults=True, gc=False):
     told: str = ""
     """A digest of its result."""
     untimed: str = ""
-    """For a success: a digest of its result without times. Older journals have it for calls that write only."""
+    """For a success: a digest of its result without times."""
     writes: bool = False
     polls: bool = False
     after: int = 0

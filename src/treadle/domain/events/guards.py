@@ -101,8 +101,6 @@ class BudgetHint(EventData, frozen=True):
 
     percent: int
     note: str
-    kept: bool = False
-    """The note stays in the conversation. In older journals it was sent with one request only."""
 
 
 @durable("phantom_action")

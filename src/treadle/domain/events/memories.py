@@ -37,9 +37,6 @@ class MemoryRecalled(EventData, frozen=True):
     place: Literal["message", "system"] = "message"
     notes: tuple[ShownMemory, ...] = ()
     """The journal notes that the section shows after the memories."""
-    precedes: bool = False
-    """Whether the section comes before the words of the message. Older journals have it after them, where small
-    models took it for the question."""
 
     @property
     def count(self) -> int:

@@ -46,8 +46,6 @@ class LlmRequest(EventData, frozen=True):
     """Estimated tokens of the request."""
     cost_estimate: float | None = None
     """Maximum cost of the call in dollars, with the longest reply. Null: no price is known."""
-    aside: str = ""
-    """In older journals: text that was sent after the conversation, with this request only."""
     preface: str = ""
     """Time and place, before the user message that this request adds to the conversation."""
 

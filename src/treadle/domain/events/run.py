@@ -9,7 +9,6 @@ from treadle.domain.ids import Instant, RunId, TokenId
 from treadle.domain.lineage import Lineage
 from treadle.domain.messages import Message
 from treadle.domain.models import UNKNOWN_WINDOW, Profile
-from treadle.domain.observations import ResultHeader
 from treadle.domain.permissions import Asker
 from treadle.domain.quotas import Quotas, Shortage
 from treadle.domain.runs import Metrics, OutcomeKind, Status
@@ -43,7 +42,7 @@ class RunQueued(EventData, frozen=True):
     owner: UserId | None = None
     """The user that the session and its child runs belong to. Null: the local user."""
     workspace: Workspace | None = None
-    """The folder in which the run works, and its workspace. Null in journals from before runs had one."""
+    """The folder in which the run works, and its workspace. Null: it works in none."""
     anonymous: bool = False
     """The sender serves several people and did not name one: nothing is recalled or saved as a memory."""
     follows_anonymous: bool = False
@@ -80,8 +79,6 @@ class RunStart(EventData, frozen=True):
     """The workspace that the notes belong to."""
     guidance: str = ""
     """The section right after the persona: the working folder, and how to use tool results."""
-    result_header: ResultHeader = "full"
-    """The form of the line that tool results begin with in this run."""
     withheld: tuple[str, ...] = ()
     """Tools of the agent that the run does not have, because its model is small."""
     persona: str | None = None

@@ -33,8 +33,6 @@ def encode_request(request: ModelRequest) -> bytes:
     pieces = [b'{"model":', encode(request.model), b","]
     pieces.append(request.preamble.encode_as(key, lambda preamble: _encode_preamble(preamble, style)))
     pieces += request.conversation.encode_as(key, _MessageEncoder(request.conversation, style).encode)
-    if request.aside:
-        pieces.append(b"," + encode({"role": "user", "content": request.aside}))
     pieces += (b"]", _encode_options(request), b"}")
     return b"".join(pieces)
 

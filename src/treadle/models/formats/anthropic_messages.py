@@ -41,9 +41,6 @@ def encode_request(request: ModelRequest) -> bytes:
     pieces += request.conversation.encode_as(f"{WIRE_FORMAT}:{messages.key}", messages.encode)
     if (place := _find_extra_mark(request.conversation.messages)) is not None:
         pieces[first + place] = _add_cache_mark(pieces[first + place])
-    if request.aside:  # it is not in the next request, so the mark goes after the last turn and not after it
-        pieces[-1] = _add_cache_mark(pieces[-1])
-        pieces.append(b',{"role":"user","content":[%b]}' % encode({"type": "text", "text": request.aside}))
     _drop_first_comma(pieces, first)
     pieces += (b"],", encode(_build_options(request))[1:-1], b"}")
     return b"".join(pieces)  # the only copy of the conversation
@@ -78,7 +75,7 @@ def _drop_first_comma(pieces: list[bytes], first: int) -> None:
 def _build_options(request: ModelRequest) -> dict[str, Any]:
     """Return the options that may differ between the requests of a run, and the mark after the last turn."""
     settings, longest = request.settings, request.settings.max_tokens or request.profile.max_output
-    options: dict[str, Any] = {} if request.aside else {"cache_control": _CACHE_MARK}
+    options: dict[str, Any] = {"cache_control": _CACHE_MARK}
     if settings.reasoning is not None:
         longest = longest or _DEFAULT_MAX_TOKENS_WITH_REASONING
         if request.profile.thinking == "adaptive":

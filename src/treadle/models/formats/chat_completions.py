@@ -21,8 +21,6 @@ def encode_request(request: ModelRequest) -> bytes:
     first = len(pieces)
     messages = ChatMessages(request)
     pieces += request.conversation.encode_as(f"{WIRE_FORMAT}:{messages.key}", messages.encode)
-    if request.aside:
-        pieces.append(b"," + encode({"role": "user", "content": request.aside}))
     if request.profile.alternating_roles or request.plain:
         pieces[first:] = merge_user_messages(pieces[first:])
     if len(pieces) > first and not request.preamble.system:

@@ -36,8 +36,6 @@ def encode_request(request: ModelRequest) -> bytes:
         first += 1
     if first < len(pieces):
         pieces[first] = pieces[first].removeprefix(b",")  # it is the first item
-    if request.aside:
-        pieces.append(b"," + encode({"role": "user", "content": request.aside}))
     pieces += (b"]", _encode_options(request), b"}")
     return b"".join(pieces)  # the only copy of the conversation
 

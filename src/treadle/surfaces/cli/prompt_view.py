@@ -32,8 +32,6 @@ def _lines(prompt: StepPrompt) -> list[str]:
     for message in prompt.messages:
         mark = f", {message.mark}" if message.mark else ""
         lines += ["", f"[{message.role}{mark}]", *_parts(message)]
-    if prompt.aside:
-        lines += ["", "[after the conversation, in this request only]", prompt.aside]
     return lines
 
 
