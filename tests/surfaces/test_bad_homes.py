@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.fake_endpoint import FakeEndpoint
 from tests.surfaces.shell import Shell
+from tests.surfaces.terminal import Terminal
 from treadle.stores.baseline import LAST_COMMIT_BEFORE_BASELINE
 from treadle.stores.sqlite.connection import BASELINE_VERSION, open_database
 
@@ -15,6 +17,7 @@ UNWRITABLE = Path("/proc/self/fdinfo")
 """A folder that exists, and in which not even root can create a file."""
 GOOD = "{providers: {fake: {base_url: 'http://127.0.0.1:9/v1'}}, defaults: {model: fake/m}}"
 FAILED, USAGE = 1, 2
+NOWHERE = "http://127.0.0.1:9/v1"
 
 READS = (("runs", "list"), ("sessions", "list"), ("usage",), ("approvals", "list"), ("schedules", "list"))
 CHANGES = (
@@ -146,6 +149,43 @@ def test_a_home_that_is_not_writable_can_be_read_and_not_changed(shell: Shell) -
             assert done.code == FAILED, (words, done)
             assert f"The folder {UNWRITABLE} is not writable: " in done.complaint, words
             assert "set TREADLE_HOME to another folder" in done.complaint, words
+
+    asyncio.run(scenario())
+
+
+NOT_CREATED = Path("/proc/self/fdinfo/home")
+"""A folder that does not exist and cannot be created, not even by root."""
+FIRST_STARTS = (
+    ("init", "--base-url", "{url}", "--yes"),
+    ("init", "--base-url", "{url}", "--key", "--yes"),
+    ("init", "--local", "--yes"),
+    ("run", "--base-url", "{url}", "-m", "m", "Hello."),
+)
+
+
+@pytest.mark.parametrize(
+    ("home", "says"),
+    [(UNWRITABLE, "is not writable: "), (NOT_CREATED, "cannot be created: ")],
+    ids=["there", "new"],
+)
+def test_a_first_start_with_a_read_only_home_says_what_to_do_before_anything_is_asked(
+    shell: Shell, folder: Path, home: Path, says: str
+) -> None:
+    shell.environment |= {"TREADLE_HOME": str(home), "OLLAMA_HOST": "127.0.0.1:9", "TREADLE_INDEX_URL": NOWHERE}
+
+    async def scenario() -> None:
+        async with FakeEndpoint() as server:  # nothing is asked of it
+            for words in FIRST_STARTS:
+                done = await shell(*(word.format(url=server.url) for word in words), stdin=b"sk-right-key-123\n")
+                assert done.code in (FAILED, USAGE), (words, done)
+                assert f"The folder {home} {says}" in done.complaint, words
+                assert "set TREADLE_HOME to another" in done.complaint, words
+            assert not server.requests
+        for words in (("init",), ("chat",), ("chat", "--inline")):
+            async with Terminal(shell, *words, folder=folder, columns=200) as terminal:
+                assert await terminal.ends() in (FAILED, USAGE)
+                assert f"The folder {home} {says}" in terminal.screen
+                assert "set TREADLE_HOME to another" in terminal.screen
 
     asyncio.run(scenario())
 

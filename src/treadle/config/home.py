@@ -11,7 +11,7 @@ from msgspec import Struct
 from treadle.config.agent_files import AgentTemplate, make_new_agent, render_agent, render_new_agent
 from treadle.config.home_config import HomeConfig
 from treadle.config.live_config import LiveConfig
-from treadle.config.private_files import HOME_VARIABLE, exists, make_folder, write_atomically
+from treadle.config.private_files import HOME_VARIABLE, exists, make_folder, require_writable, write_atomically
 from treadle.config.yaml_files import dump_yaml, read_struct, to_struct
 from treadle.domain.agents import AgentSpec, SmallModels
 from treadle.domain.errors import ConfigError, InvalidState, UnknownAgent, UsageError
@@ -114,6 +114,10 @@ class Home(Struct, frozen=True):
         """Create the folder, private to this user, if it is missing."""
         make_folder(self.path)
         return self.path
+
+    def require_writable(self) -> None:
+        """Create the folder if it is missing. Raise ConfigError if nothing can be stored in it."""
+        require_writable(self.path)
 
     @property
     def config_file(self) -> Path:

@@ -30,6 +30,18 @@ def make_folder(path: Path) -> None:
         ) from None
 
 
+def require_writable(folder: Path) -> None:
+    """Create a folder if it is missing. Raise ConfigError if no file can be created in it."""
+    make_folder(folder)
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ConfigError(
+            f"The folder {folder} is not writable: {error.strerror}. Change its permissions, or set "
+            f"{HOME_VARIABLE} to another folder."
+        ) from None
+
+
 def write_atomically(path: Path, text: str) -> None:
     """Write a file so that readers see either the old or the new content. Create its folders, private to this
     user."""

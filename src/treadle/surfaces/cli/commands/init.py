@@ -68,6 +68,7 @@ async def init(
         raise UsageError(
             "`treadle init` asks questions, and there is no terminal. Name what to use, and add --yes."
         )
+    home.require_writable()  # before questions, a download or a call
     _announce_owner(home)
     chosen = ModelSetup(EMBEDDED if local else model, provider, base_url)
     if asks and chosen == ModelSetup():
