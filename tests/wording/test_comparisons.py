@@ -30,7 +30,6 @@ OTHERS = {
     "stores/sqlite/memory.py": "errors of SQLite, which has no code for a missing function",
     "surfaces/cli/command_line.py": "errors of argparse, which have no class of their own",
     "surfaces/cli/file_changes.py": "the formats of patches",
-    "surfaces/http/problems.py": "the limit that msgspec writes into its error",
     "surfaces/tui/inline.py": "errors of the JSON parser",
     "testing": "texts that test doubles and simulations send themselves",
     "tools/files/folder_overview.py": "the format of references of git",
