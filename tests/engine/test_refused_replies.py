@@ -12,13 +12,14 @@ from tests.engine.running import agent, in_virtual_time, journal, opened, virtua
 from tests.engine.test_compaction import UNCOUNTED, Recorder, is_summary, look
 from tests.engine.test_cut_replies import Session, in_sessions
 from tests.fake_endpoint import DONE, Answer, Behaviour, delta, event, refuses, usage
+from tests.observed import all_told
 from treadle.domain import events as e
 from treadle.domain.agents import Limits
 from treadle.domain.messages import Text
 from treadle.domain.providers import ApiMode
 from treadle.domain.runs import Usage
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
-from treadle.testing.models import ScriptedFailure, ScriptedModel, ScriptStep, ask, call, say
+from treadle.testing.models import FunctionModel, ScriptedFailure, ScriptedModel, ScriptStep, ask, call, say
 
 HALF = "Half of an"
 
@@ -79,9 +80,67 @@ REFUSALS: dict[str, tuple[ApiMode, Behaviour, str, str]] = {
 }
 
 
-def test_every_refusal_ends_the_run_as_refused_with_what_was_received(tmp_path: Path) -> None:
+def _whole(body: dict[str, Any], status: int = 200) -> Answer:
+    """Return the single document of a server that does not stream."""
+    return refuses(status, body)
+
+
+def _choice(finish: str, **message: Any) -> Answer:
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
+    return _whole({"id": "1", "object": "chat.completion", "choices": [choice]})
+
+
+UNSTREAMED: dict[str, tuple[ApiMode, Behaviour, str, str]] = {
+    "Anthropic": (
+        "anthropic_messages",
+        _whole(
+            {
+                "type": "message",
+                "role": "assistant",
+                "content": [{"type": "text", "text": HALF}],
+                "stop_reason": "refusal",
+                "usage": {"input_tokens": 10, "output_tokens": 5},
+            }
+        ),
+        HALF,
+        "The model refused",
+    ),
+    "Azure": ("chat_completions", _choice("content_filter", content=HALF), HALF, "filtered the reply"),
+    "Gemini": ("chat_completions", _choice("SAFETY", content=HALF), HALF, "SAFETY"),
+    "OpenAI": (
+        "chat_completions",
+        _choice("stop", content=None, refusal="I will not."),
+        "I will not.",
+        "The model refused",
+    ),
+    "Responses, filtered": (
+        "responses",
+        _whole(
+            responses_wire.response(
+                "incomplete",
+                (responses_wire.message(HALF),),
+                responses_wire.usage(),
+                incomplete_details={"reason": "content_filter"},
+            )
+        ),
+        HALF,
+        "filtered the reply",
+    ),
+    "Responses, refused": (
+        "responses",
+        _whole(responses_wire.response("completed", (responses_wire.refusal("I will not."),))),
+        "I will not.",
+        "The model refused",
+    ),
+}
+
+
+@pytest.mark.parametrize("refusals", [REFUSALS, UNSTREAMED], ids=["streamed", "unstreamed"])
+def test_every_refusal_ends_the_run_as_refused_with_what_was_received(
+    tmp_path: Path, refusals: dict[str, tuple[ApiMode, Behaviour, str, str]]
+) -> None:
     async def work(session: Session) -> None:
-        for name, (mode, reply, text, quoted) in REFUSALS.items():
+        for name, (mode, reply, text, quoted) in refusals.items():
             end = (await session.survives(mode, reply, tools=False))[-1]
             assert isinstance(end, e.RunEnd)
             assert (end.outcome, end.status, end.text) == ("refused", "failed", text), name
@@ -115,6 +174,34 @@ def test_a_refusal_asks_no_fallback_model_and_no_analyzer() -> None:
             assert not kinds & {"llm_fallback", "breaker_opened", "error_analyzed", "agent_spawn"}
 
     virtually(scenario())
+
+
+@pytest.mark.parametrize("text", ["I will not do that.", ""])
+def test_the_model_of_a_parent_is_told_that_its_child_was_refused(text: str) -> None:
+    told: list[str] = []
+
+    def policy(request: ModelRequest) -> ScriptStep:
+        if request.conversation.messages[0].text == "task":
+            return say(text, stop="refusal")
+        last = request.conversation.messages[-1]
+        if last.role != "tool":
+            return ask(call("agent_spawn", message="task"))
+        told.append(all_told(last.parts)[0].content)
+        return say("The child was refused.")
+
+    async def scenario() -> None:
+        async with in_virtual_time(FunctionModel(policy)) as engine:
+            result = await engine.run(agent(tools=["agent_spawn"]), "go")
+            [end] = [
+                each.data for each in await journal(engine, result.run_id) if isinstance(each.data, e.AgentEnd)
+            ]
+        assert (result.outcome, result.text) == ("completed", "The child was refused.")
+        assert end.outcome == "refused"
+
+    virtually(scenario())
+    [result] = told
+    assert "The model refused" in result
+    assert text in result
 
 
 def test_a_message_that_came_in_the_meantime_is_answered(tmp_path: Path) -> None:
