@@ -169,6 +169,21 @@ def test_a_circle_is_found_with_its_members_only() -> None:
     assert find_circles({"leaf": set(), "a": {"b", "leaf"}, "b": {"a"}, "user": {"a"}}) == ["a", "b"]
 
 
+def list_constructions(name: str) -> set[str]:
+    """Return the files that call something by this name, with or without the module before it."""
+    found: set[str] = set()
+    for path in FILES:
+        calls = [node.func for node in ast.walk(parsed(path)) if isinstance(node, ast.Call)]
+        named = {call.id for call in calls if isinstance(call, ast.Name)}
+        named |= {call.attr for call in calls if isinstance(call, ast.Attribute)}
+        found |= {str(path)} if name in named else set()
+    return found
+
+
+def test_one_module_makes_submissions_so_every_run_starts_in_one_way() -> None:
+    assert list_constructions("Submission") == {"operations/run_start.py"}
+
+
 def test_shipped_code_does_not_import_the_test_doubles() -> None:
     ships = [path for path in FILES if package_of(path) != "testing" and path != DEMO]
     assert find_faults(ships, lambda path: "testing" in imported_packages(path)) == {}

@@ -86,7 +86,7 @@ def _put(request: Any, place: Place, value: Any) -> Any:
 VIOLATIONS = [
     (operation, name, request)
     for operation in all_operations()
-    if operation.has_handler and not operation.hand_written
+    if operation.has_handler
     for name, request in list_violations(operation)
 ]
 

@@ -16,9 +16,10 @@ from treadle.domain.errors import UnknownRun
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.webhooks import WebhookId
 from treadle.operations import registry, runs, sessions
+from treadle.operations.attachments import Attachment
 from treadle.operations.operation import Caller, LocalCaller, Operation, list_items
 from treadle.operations.request_checks import InvalidParameter
-from treadle.operations.run_control import STEER, Attachment, SteerRun
+from treadle.operations.run_control import STEER, SteerRun
 from treadle.operations.webhooks import RETRY, RetryEvents
 from treadle.remote.caller import RemoteCaller
 from treadle.remote.connection import Address, Connection

@@ -17,10 +17,10 @@ from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.domain.ids import RunId
 from treadle.domain.messages import user
-from treadle.operations.local_admin import SUBMIT, SubmitWhole
 from treadle.operations.operation import LocalCaller
+from treadle.operations.requested_run import RequestedRun
 from treadle.operations.run_control import STEER, SteerRun
-from treadle.operations.submissions import Submission
+from treadle.operations.run_start import START_LOCAL, StartLocalRun
 from treadle.remote.caller import RemoteCaller
 from treadle.remote.connection import Address, Connection
 from treadle.surfaces.http import server
@@ -236,11 +236,11 @@ def test_a_key_is_the_same_in_the_owner_and_over_its_socket(tmp_path: Path) -> N
             Connection(Address(str(socket_path(home.home)))) as connection,
         ):
             local, remote = LocalCaller(home.engine.context), RemoteCaller(connection)
-            submission = SubmitWhole(Submission(home.home.agent("one"), user("Go.")))
-            ticket = await local.call(SUBMIT, submission, key="k")
-            assert await remote.call(SUBMIT, submission, key="k") == ticket
-            assert await local.call(SUBMIT, submission, key="k") == ticket
-            assert (await local.call(SUBMIT, submission, key="other")).run_id != ticket.run_id
+            submission = StartLocalRun(RequestedRun(home.home.agent("one"), user("Go.")))
+            ticket = await local.call(START_LOCAL, submission, key="k")
+            assert await remote.call(START_LOCAL, submission, key="k") == ticket
+            assert await local.call(START_LOCAL, submission, key="k") == ticket
+            assert (await local.call(START_LOCAL, submission, key="other")).run_id != ticket.run_id
             run_id = RunId(await home.begin("asking"))
             await home.until(run_id, "waiting")
             steer = SteerRun(run_id, "More.")

@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Struct
 
 from treadle.api.result import Output
-from treadle.config.settings import InvalidValue, check_struct
 from treadle.domain.agents import (
     AgentSpec,
     Compaction,
@@ -43,7 +42,8 @@ from treadle.domain.quotas import Quotas
 from treadle.domain.schedules import Heartbeat
 from treadle.domain.suggestions import find_closest
 from treadle.domain.users import LOCAL_USER
-from treadle.operations.submissions import Submission
+from treadle.operations.overrides import apply_overrides, list_limits, make_agent
+from treadle.operations.requested_run import Overrides, RequestedRun
 from treadle.ports.tool import Tool
 from treadle.tools.answer_types import make_answer_schema
 from treadle.tools.function import tool as as_tool
@@ -131,7 +131,7 @@ class Agent(Generic[Output]):
         if (workspace := options.get("workspace")) is not None:
             fields["workspace"] = str(workspace)
         fields.setdefault("memory", NO_MEMORY)
-        self.spec = _make_spec(fields)
+        self.spec = make_agent(fields)
 
 
 def collect_tools(tools: Sequence[ToolLike]) -> tuple[Tool, ...]:
@@ -182,14 +182,6 @@ def make_output_schema(output: OutputLike) -> dict[str, Any] | None:
 def choose_output_type(output: OutputLike) -> Any:
     """Return the type to decode an answer as: the given type, or plain values for a schema."""
     return Any if output is None or isinstance(output, Mapping) else output
-
-
-def _make_spec(fields: dict[str, Any]) -> AgentSpec:
-    try:
-        values = {name: value for name, value in msgspec.to_builtins(fields).items() if value != {}}
-        return check_struct(values, AgentSpec)
-    except InvalidValue as error:
-        raise ConfigError(f"agent `{fields['name']}`: {error}") from None
 
 
 class RunOptions(TypedDict):
@@ -269,34 +261,20 @@ def make_attachment(attachment: Image | Path, max_bytes: int = DEFAULT_MAX_ATTAC
         raise UsageError(f"The attachment {attachment} is neither UTF-8 text nor an image ({kinds}).") from None
 
 
-def _all_limits(limits: Limits) -> dict[str, Any]:
-    """Return all limits, including defaults."""
-    return {name: getattr(limits, name) for name in limits.__struct_fields__}
-
-
 def apply_options(spec: AgentSpec, options: RunOptions) -> AgentSpec:
     """Return the agent for one run, with the caller's options applied."""
-    changes: dict[str, Any] = {}
-    given = options.get("limits") or {}
-    limits = _all_limits(given) if isinstance(given, Limits) else dict(given)
-    if (deadline := options.get("deadline")) is not None:
-        limits["deadline"] = deadline
-    if (cost := options.get("cost")) is not None:
-        limits["cost"] = cost
-    if limits:
-        changes["limits"] = _all_limits(spec.limits) | limits
-    if (model := options.get("model")) is not None:
-        changes["model"], changes["provider"] = model, None
-    if (tools := options.get("tools")) is not None:
-        changes["tools"] = list_tool_names(tools)
-        changes["small_models"] = spec.with_tools(()).small_models
-        if spec.memory.scope is None and tuple(changes["tools"]) != spec.tools:  # fewer tools must not widen recall
-            changes["memory"] = msgspec.structs.replace(spec.memory, scope="workspace")
-    if (output := options.get("output")) is not None:
-        changes["output"] = make_output_schema(output)
+    limits, tools = options.get("limits"), options.get("tools")
+    overrides = Overrides(
+        model=options.get("model"),
+        limits=list_limits(limits) if isinstance(limits, Limits) else dict(limits or {}),
+        deadline=options.get("deadline"),
+        cost=options.get("cost"),
+        tools=None if tools is None else list_tool_names(tools),
+        output=make_output_schema(options.get("output")),
+    )
     if (workspace := options.get("workspace")) is not None:
-        changes["workspace"] = str(workspace)
-    return _make_spec(msgspec.to_builtins(spec) | changes) if changes else spec
+        spec = msgspec.structs.replace(spec, workspace=str(workspace))
+    return apply_overrides(spec, overrides)
 
 
 class Callbacks(Struct, frozen=True):
@@ -367,22 +345,21 @@ def _call(callback: Callable[[Any], None] | None, value: Any) -> None:
         callback(value)
 
 
-def make_submission(spec: AgentSpec, message: str, options: RunOptions) -> Submission:
+def request_run(spec: AgentSpec, message: str, options: RunOptions) -> RequestedRun:
     """Return a message for an agent with the options of its run, which `apply_options` has applied to the agent."""
     session, user_id, ended = options.get("session"), options.get("user"), options.get("resumed_from")
     max_bytes = spec.limits.max_attachment_bytes
-    return Submission(
-        spec,
-        user(message, *(make_attachment(each, max_bytes) for each in options.get("attachments", ()))),
-        None if session is None else SessionId(session),
-        options.get("key"),
+    return RequestedRun(
+        agent=spec,
+        message=user(message, *(make_attachment(each, max_bytes) for each in options.get("attachments", ()))),
+        session_id=None if session is None else SessionId(session),
+        resumed_from=None if ended is None else RunId(ended),
         asker=options.get("asker"),
         user=user_id or LOCAL_USER,
         anonymous=user_id is None,
         only_own=user_id is not None,
         has_own_model=options.get("model") is not None,
         after_current=options.get("after_current", False),
-        resumed_from=None if ended is None else RunId(ended),
     )
 
 

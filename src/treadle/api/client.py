@@ -5,33 +5,28 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
 
-import msgspec
-
 from treadle.api.result import RefusedCall, RefusedCalls, Result, list_refused_calls
 from treadle.domain.envelope import Event
 from treadle.domain.events import Decision, Remember, RunEnd, SteerMode
 from treadle.domain.ids import ApprovalId, RunId, SessionId
 from treadle.operations import approvals, runs, sessions
 from treadle.operations.approvals import ApprovalView
+from treadle.operations.attachments import Attachment
 from treadle.operations.operation import Operation, Q, R, list_items
+from treadle.operations.requested_run import Overrides
 from treadle.operations.run_control import (
     ANSWER,
     CANCEL,
     FORK,
     INTERRUPT,
     RESUME,
-    START,
     STEER,
-    Accepted,
     AnswerQuestion,
-    Attachment,
     ForkRun,
-    NewRun,
-    Overrides,
-    StartRun,
     SteerRun,
     StopRun,
 )
+from treadle.operations.run_start import START, NewRun, StartRun
 from treadle.operations.runs import RunDetail, RunView
 from treadle.operations.sessions import SessionView
 from treadle.remote.caller import RemoteCaller
@@ -115,8 +110,7 @@ class AsyncClient:
         new = NewRun(
             message, session, tuple(attachments), overrides, after_current=after_current, resumed_from=ended
         )
-        content = await self._connection.send(START.method, START.encode(StartRun(agent, new)), key)
-        return msgspec.json.decode(content, type=Accepted).run_id
+        return (await self._caller.call(START, StartRun(agent, new), key=key)).run_id
 
     async def run(
         self,

@@ -23,8 +23,8 @@ from treadle.api.agent import (
     collect_tools,
     find_output_type,
     is_same_tool,
-    make_submission,
     refuse_unknown_options,
+    request_run,
 )
 from treadle.api.result import Output, RefusedCalls, Result, list_refused_calls, make_result
 from treadle.bootstrap.engine import EngineParts
@@ -45,6 +45,7 @@ from treadle.operations.approval_service import Answer
 from treadle.operations.context import Context
 from treadle.operations.event_source import follow_without_resets
 from treadle.operations.forks import Fork
+from treadle.operations.run_start import start_here
 from treadle.operations.schemas import Ticket
 from treadle.operations.service import LocalService
 from treadle.ports.clock import Clock, Ids
@@ -302,7 +303,7 @@ class Engine:
         spec = apply_options(agent.spec if isinstance(agent, Agent) else agent, options)
         if spec.output is not None and (type_ := find_output_type(agent, options)) is not Any:
             self._config.answer_types.add(spec.output, type_)
-        return await self._service.submit(make_submission(spec, message, options))
+        return await start_here(self._service, request_run(spec, message, options), options.get("key"))
 
     # ── Opening and closing ──
 

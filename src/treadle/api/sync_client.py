@@ -14,8 +14,9 @@ from treadle.domain.errors import UsageError
 from treadle.domain.events import Decision, Remember, SteerMode
 from treadle.domain.ids import RunId
 from treadle.operations.approvals import ApprovalView
+from treadle.operations.attachments import Attachment
 from treadle.operations.operation import Operation, Q, R
-from treadle.operations.run_control import Attachment, Overrides
+from treadle.operations.requested_run import Overrides
 from treadle.operations.runs import RunDetail, RunView
 from treadle.operations.sessions import SessionView
 

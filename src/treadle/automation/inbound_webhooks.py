@@ -22,9 +22,10 @@ from treadle.domain.webhooks import (
     fill_template,
 )
 from treadle.operations.automation import Challenge, HookView, NewHook, NewHookView, SignedMessage
+from treadle.operations.requested_run import RequestedRun
+from treadle.operations.run_start import start_here
 from treadle.operations.schemas import Ticket, moment
 from treadle.operations.service import LocalService
-from treadle.operations.submissions import Submission
 from treadle.ports.automation import InboundWebhooks, WebhookSecrets
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import Runs
@@ -129,16 +130,15 @@ class InboundWebhookReceiver:
 
     async def _submit(self, hook: InboundWebhook, signed: SignedMessage, message_id: str, key: str) -> Ticket:
         payload = decode_payload(signed)
-        submission = Submission(
-            self._agents(hook.agent),
-            user(fill_template(hook.message, payload)),
-            derive_session(hook, payload),
-            key,
+        run = RequestedRun(
+            agent=self._agents(hook.agent),
+            message=user(fill_template(hook.message, payload)),
+            session_id=derive_session(hook, payload),
             plain=True,
             user=hook.owner,
         )
         because = WebhookReceived(hook.hook_id, message_id, len(signed.body))
-        return await self._service.submit(submission, because)
+        return await start_here(self._service, run, key, because)
 
 
 def secret_name(hook_id: str) -> str:

@@ -14,8 +14,9 @@ from treadle.domain.events import HeartbeatFired, ScheduleSkipped
 from treadle.domain.ids import Instant, RunId, SessionId
 from treadle.domain.messages import user
 from treadle.domain.schedules import Schedule, Timing, heartbeat_id
+from treadle.operations.requested_run import RequestedRun
+from treadle.operations.run_start import start_here
 from treadle.operations.service import LocalService
-from treadle.operations.submissions import Submission
 from treadle.ports.automation import Schedules, TickResult
 from treadle.ports.clock import Clock, Ids
 
@@ -135,11 +136,15 @@ class Scheduler:
                 "the schedule.",
             )
         because = HeartbeatFired(schedule.schedule_id, due_at, schedule.firing_since)
-        submission = Submission(
-            agent, user(schedule.message), schedule.session_id, key, plain=True, user=schedule.owner
+        run = RequestedRun(
+            agent=agent,
+            message=user(schedule.message),
+            session_id=schedule.session_id,
+            plain=True,
+            user=schedule.owner,
         )
         try:
-            ticket = await self._service.submit(submission, because)
+            ticket = await start_here(self._service, run, key, because)
         except SessionDeleted:
             if not schedule.is_heartbeat:
                 raise
@@ -147,7 +152,8 @@ class Scheduler:
                 schedule, session_id=self._new_session()
             )  # a heartbeat's own session can be replaced
             await self._schedules.keep(schedule)
-            ticket = await self._service.submit(replace(submission, session_id=schedule.session_id), because)
+            run = replace(run, session_id=schedule.session_id)
+            ticket = await start_here(self._service, run, key, because)
         problem = ""
         if schedule.deliver and self._deliver is not None:
             problem = await self._deliver(schedule.deliver, ticket.run_id, key)

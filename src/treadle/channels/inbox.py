@@ -22,8 +22,9 @@ from treadle.domain.errors import InvalidState, SessionDeleted, StoreError, Trea
 from treadle.domain.events import ChannelReceived
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Message, user
+from treadle.operations.requested_run import RequestedRun
+from treadle.operations.run_start import start_here
 from treadle.operations.service import LocalService
-from treadle.operations.submissions import Submission
 from treadle.ports.channel import Incoming, Outgoing
 from treadle.ports.channel_store import ChannelConversation, ChannelStore, InboxItem
 from treadle.ports.clock import Clock, Ids
@@ -189,20 +190,20 @@ class Inbox:
         return await self._follow(message, await self._submit(message, content, conversation))
 
     async def _submit(self, message: Incoming, content: Message, conversation: ChannelConversation) -> RunId:
-        submission = Submission(
-            self._agent(),
-            content,
-            conversation.session_id,
-            self._make_key(message),
+        run = RequestedRun(
+            agent=self._agent(),
+            message=content,
+            session_id=conversation.session_id,
             asker="channel",
             user=conversation.user,
         )
+        key, cause = self._make_key(message), self._make_event(message)
         try:
-            return (await self._service.submit(submission, self._make_event(message))).run_id
+            return (await start_here(self._service, run, key, cause)).run_id
         except SessionDeleted:
             fresh = await self._start_new_session(conversation)
-            submission = replace(submission, session_id=fresh.session_id)
-            return (await self._service.submit(submission, self._make_event(message))).run_id
+            run = replace(run, session_id=fresh.session_id)
+            return (await start_here(self._service, run, key, cause)).run_id
 
     async def _follow(self, message: Incoming, run_id: RunId) -> None:
         await self._store.start(self._name, message.message_id, run_id)

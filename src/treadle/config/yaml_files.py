@@ -11,8 +11,8 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from treadle.config.settings import InvalidValue, check_struct
 from treadle.domain.errors import ConfigError
+from treadle.domain.settings import InvalidValue, check_struct
 
 MAX_BYTES = 1_000_000
 _Kind = TypeVar("_Kind", bound=Struct)

@@ -1,6 +1,6 @@
 """The settings of an agent: the content of its `config.yaml`. Only `name` is required.
 
-`treadle.config.settings` rejects unknown keys when it reads a file. These structs accept unknown fields, because a
+`treadle.domain.settings` rejects unknown keys when it reads a file. These structs accept unknown fields, because a
 journal that a later version wrote may hold them. docs/reference/settings.md is generated from the field docstrings.
 """
 

@@ -3,7 +3,7 @@
 What a caller may not see does not exist for that caller: each lookup here raises the same error for something that
 is hidden, deleted or was never there."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from treadle.domain.agents import AgentSpec
+    from treadle.domain.events import EventData
     from treadle.operations.automation import Automation
     from treadle.operations.channel_manager import ChannelManager
     from treadle.operations.mcp_status import McpStatus
@@ -131,6 +132,12 @@ class Context:
     principal: Principal = OWNER
     key: str | None = None
     """The idempotency key under which the journal records what the call begins."""
+    cause: "EventData | None" = None
+    """The event that made this process begin it, which its own run records."""
+    asks_in: Asker = "api"
+    """Where the caller can be asked."""
+    leave: Callable[[], Awaitable[None]] | None = None
+    """Returns when the caller no longer waits for the response. None: the caller waits for it."""
     service: "LocalService" = _ABSENT
     sessions: "SessionCatalog" = _ABSENT
     vault: "Vault" = _ABSENT
@@ -164,8 +171,14 @@ class Context:
     def with_key(self, key: str | None) -> "Context":
         return self if key == self.key else replace(self, key=key)
 
-    def for_caller(self, principal: Principal, key: str | None) -> "Context":
-        return replace(self, principal=principal, key=key)
+    def for_caller(
+        self,
+        principal: Principal,
+        key: str | None,
+        asks_in: Asker = "api",
+        leave: Callable[[], Awaitable[None]] | None = None,
+    ) -> "Context":
+        return replace(self, principal=principal, key=key, asks_in=asks_in, leave=leave)
 
     def for_user(self, name: str | None) -> "Context":
         """Return the context on behalf of a user whom the caller serves; itself without a name."""
@@ -173,8 +186,8 @@ class Context:
 
     @property
     def asker(self) -> Asker | None:
-        """Where the caller can be asked about a run that it starts: through the API, if it may answer."""
-        return "api" if self.principal.may("approve") else None
+        """Where the caller can be asked about a run that it starts, if it may answer."""
+        return self.asks_in if self.principal.may("approve") else None
 
     # ── Visibility ──
 

@@ -22,7 +22,7 @@ from treadle.engine.run_history import load_run_history
 from treadle.operations.event_factory import DraftFactory
 from treadle.operations.prompts import find_request
 from treadle.operations.schemas import Ticket
-from treadle.operations.submissions import Admission, Submission, redact_message
+from treadle.operations.submissions import Admission, redact_message
 from treadle.operations.workspaces import WorkspaceIdentifier
 from treadle.ports.clock import Ids
 from treadle.ports.journal import Journal, Runs
@@ -80,7 +80,7 @@ class ForkService:
             return Ticket(known, (await self._runs.record(known)).origin.session_id)
         point = await self._load_point(fork)
         start = _prepare_start(point, fork)
-        await self._admission.check(start.submission(fork))
+        await self._admission.check_fork(start.agent, start.message, fork.token, fork.token_quotas)
         run_id, above = RunId(self._ids("run")), point.queued.lineage if fork.agent is None else None
         queued = RunQueued(
             start.agent if above is None else cap_by_ceilings(above.ceilings, start.agent),
@@ -152,11 +152,6 @@ class ForkStart(Struct, frozen=True):
     before: tuple[Message, ...]
     forked: RunForked
     message: Message | None
-
-    def submission(self, fork: Fork) -> Submission:
-        """Return an equivalent submission, so that it is checked like any message."""
-        messages = self.message or user("(as before)")
-        return Submission(self.agent, messages, token=fork.token, token_quotas=fork.token_quotas, plain=True)
 
 
 def _prepare_start(point: ForkPoint, fork: Fork) -> ForkStart:

@@ -1,7 +1,7 @@
 """Operations for another command of the same user, which attaches to the process that owns the home.
 
-A submission here carries its agent as that command has read it, so only a caller that may do anything may use
-them."""
+A fork here carries its agent as that command has read it, so only a caller that may do anything may use them.
+`run_start` has the operation that starts a run."""
 
 from typing import Any
 
@@ -16,11 +16,6 @@ from treadle.operations.forks import Fork
 from treadle.operations.operation import NoParameters, Operation
 from treadle.operations.runs import OneRun
 from treadle.operations.schemas import Ticket
-from treadle.operations.submissions import Submission
-
-
-class SubmitWhole(Struct, frozen=True):
-    submission: Submission
 
 
 class ForkWhole(Struct, frozen=True):
@@ -56,17 +51,6 @@ class SettingsInUse(Struct, frozen=True):
     """The content of `config.yaml` without secrets, as plain values."""
 
 
-SUBMIT = Operation(
-    "local.submit",
-    "POST",
-    "/v1/submissions",
-    scope="admin",
-    request=SubmitWhole,
-    response=Ticket,
-    status=202,
-    public=False,
-    whole_body="submission",
-)
 FORK = Operation(
     "local.fork",
     "POST",
@@ -119,13 +103,6 @@ SETTINGS = Operation(
     response=SettingsInUse,
     public=False,
 )
-
-
-@SUBMIT.handler
-async def submit(context: Context, request: SubmitWhole) -> Ticket:
-    """Submit a message with the agent that is to answer it."""
-    submission = request.submission
-    return await context.service.submit(replace(submission, key=submission.key or context.key))
 
 
 @FORK.handler

@@ -128,6 +128,10 @@ class Operation(Generic[Q, R]):
         """Return whether a caller can wait for the result: then the status is 200 if it came in time."""
         return self.status == 202 and "wait" in self.in_query
 
+    def find_status(self, response: R) -> int:
+        """Return the status of a response."""
+        return 200 if self.waits and getattr(response, "outcome", None) is not None else self.status
+
     @property
     def has_handler(self) -> bool:
         return self._handler is not None
@@ -297,8 +301,10 @@ class LocalCaller:
 
     async def call(self, operation: Operation[Q, R], request: Q, *, key: str | None = None) -> R:
         operation.check(request)
-        known = None if key is None else make_journal_key(None, operation.make_path(request), key)
-        return await operation.perform(self.context.with_key(known), request)
+        context = self.context
+        if key is not None:
+            context = context.with_key(make_journal_key(None, operation.make_path(request), key))
+        return await operation.perform(context, request)
 
     def events(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
         return self.context.service.events(run_id, after)

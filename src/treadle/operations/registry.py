@@ -7,7 +7,7 @@ from treadle.operations.operation import Operation
 
 ENTITIES: dict[str, tuple[str, ...]] = {
     "agents": ("agents",),
-    "runs": ("runs", "run_control", "run_inspection", "replays", "event_lines", "transcripts"),
+    "runs": ("runs", "run_start", "run_control", "run_inspection", "replays", "event_lines", "transcripts"),
     "events": ("event_streams",),
     "tickets": ("stream_tickets",),
     "approvals": ("approvals",),
@@ -25,7 +25,7 @@ ENTITIES: dict[str, tuple[str, ...]] = {
     "mcp": ("mcp_servers",),
     "channels": ("channels",),
     "dashboard": ("dashboard",),
-    "local": ("local_admin",),
+    "local": ("run_start", "local_admin"),
 }
 """The modules of each entity, in `treadle.operations`."""
 

@@ -1,86 +1,27 @@
-"""Runs: starting, steering, answering and ending them."""
+"""Runs: steering, answering, ending and forking them."""
 
-from base64 import b64decode
-from binascii import Error as NotBase64
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
-from treadle.domain.attachments import format_attached_file
-from treadle.domain.errors import InvalidState, UnknownRun, UsageError
+from treadle.domain.errors import InvalidState, UnknownRun
 from treadle.domain.events import RunQueued, SteerMode
-from treadle.domain.ids import RunId, SessionId
-from treadle.domain.messages import Image, Message, Text, user
+from treadle.domain.ids import RunId
+from treadle.domain.messages import user
 from treadle.domain.workspaces import Workspace, is_same_place
+from treadle.operations.attachments import Attachments, make_part
 from treadle.operations.context import Context
 from treadle.operations.operation import Operation
 from treadle.operations.refusal import check_workspace_name, refuse_other_model
-from treadle.operations.runs import OneRun, RunDetail, Wait
-from treadle.operations.schemas import AgentName, Delivered, FirstSaid, Said, ServedUser
+from treadle.operations.run_start import Accepted
+from treadle.operations.runs import OneRun
+from treadle.operations.schemas import AgentName, Delivered, Said
 
 if TYPE_CHECKING:
     from treadle.domain.agents import AgentSpec
     from treadle.ports.journal import RunRecord
 
-MOST_ATTACHMENTS = 20
-
-
-class Attachment(Struct, frozen=True, forbid_unknown_fields=True):
-    """An image, as base64 text with its media type; or a text file, with its name."""
-
-    media_type: str | None = None
-    data: str | None = None
-    name: str | None = None
-    text: str | None = None
-
-
-Attachments = Annotated[tuple[Attachment, ...], Meta(max_length=MOST_ATTACHMENTS)]
-
-
-class Overrides(Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings for one run in place of those of its agent. A run cannot have more tools than its agent."""
-
-    model: str | None = None
-    limits: dict[str, Any] | None = None
-    deadline: float | str | None = None
-    cost: float | None = None
-    tools: tuple[str, ...] | None = None
-    output: dict[str, Any] | None = None
-
-
-class Accepted(Struct, frozen=True):
-    """A run was queued, or a message went to the run that waits in its session."""
-
-    run_id: RunId
-    session_id: SessionId
-    status: Literal["pending"] = "pending"
-    """The status when the request was accepted."""
-
-
 # ── Requests ───────────────────────────────────────────────────────────────────────────────────────
-
-
-class NewRun(Struct, frozen=True, forbid_unknown_fields=True):
-    message: FirstSaid
-    session_id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
-    attachments: Attachments = ()
-    overrides: Overrides | None = None
-    wait: Wait | None = None
-    """Seconds to wait for the end of the run before responding."""
-    after_current: Annotated[
-        bool, Meta(description="A run of its own after those of the session, even if one of them waits.")
-    ] = False
-    resumed_from: Annotated[
-        RunId | None, Meta(description="The ended run that this one continues, in the session of that run.")
-    ] = None
-    user: ServedUser | None = None
-
-
-class StartRun(Struct, frozen=True, forbid_unknown_fields=True):
-    name: str
-    """The agent."""
-    run: NewRun
-    wait: Wait | None = None
 
 
 class SteerRun(Struct, frozen=True, forbid_unknown_fields=True):
@@ -122,23 +63,6 @@ class ForkRun(Struct, frozen=True, forbid_unknown_fields=True):
 
 # ── Operations ─────────────────────────────────────────────────────────────────────────────────────
 
-START = Operation[StartRun, Accepted | RunDetail](
-    "runs.start",
-    "POST",
-    "/v1/agents/{name}/runs",
-    scope="run",
-    request=StartRun,
-    response=cast("type[Accepted | RunDetail]", Accepted | RunDetail),
-    status=202,
-    errors=(402, 404, 409, 422),
-    whole_body="run",
-    in_query=("wait",),
-    summary="Send an agent a message",
-    description="Start a run, or send a message to the run that waits in the session. With `wait`, respond when "
-    "the "
-    "run has ended (200) or when that time is over (202), with the state of the run and what it waits for.",
-    hand_written=True,
-)
 STEER = Operation(
     "runs.steer",
     "POST",
@@ -199,39 +123,6 @@ FORK = Operation(
     status=202,
     errors=(402, 404, 409, 422),
 )
-
-
-@START.handler
-async def start_run(context: Context, request: StartRun) -> Accepted | RunDetail:
-    """Start a run. The route applies overrides and waits; here a run has the settings of its agent."""
-    from treadle.operations.submissions import Submission  # which imports the engine
-
-    if request.run.overrides is not None or request.wait or request.run.wait:
-        raise UsageError("Overrides and waiting are for the HTTP route. Start the run without them.")
-    run, context = request.run, context.for_user(request.run.user)
-    agent, principal = context.visible_agent(request.name), context.principal
-    session = None if run.session_id is None else await context.open_session(run.session_id)
-    submission = Submission(
-        agent,
-        user(run.message, *map(make_part, run.attachments)),
-        session,
-        context.key,
-        asker=context.asker,
-        token=principal.token_id,
-        token_quotas=principal.quotas,
-        user=principal.user,
-        anonymous=principal.is_anonymous,
-        only_own=principal.only_owner is not None,
-        after_current=run.after_current,
-        resumed_from=await continued_run(context, run),
-    )
-    ticket = await context.service.submit(submission)
-    return Accepted(ticket.run_id, ticket.session_id)
-
-
-async def continued_run(context: Context, run: NewRun) -> RunId | None:
-    """Return the ended run that a new one continues, if any. Raise UnknownRun if the caller may not see it."""
-    return None if run.resumed_from is None else (await context.addressed_run(run.resumed_from)).origin.run_id
 
 
 @STEER.handler
@@ -338,28 +229,3 @@ async def _agent_for_fork(context: Context, record: "RunRecord") -> "AgentSpec |
     if isinstance(first.data, RunQueued) and first.data.token == context.principal.token_id:
         return None
     return context.visible_agent(record.agent)
-
-
-# ── Attachments ────────────────────────────────────────────────────────────────────────────────────
-
-
-def make_part(attachment: Attachment) -> Image | Text:
-    """Return an attachment as a part of a message. Raises UsageError for one that is neither image nor text."""
-    match attachment:
-        case Attachment(media_type=str(kind), data=str(data), name=None, text=None) if kind.startswith("image/"):
-            try:
-                b64decode(data, validate=True)
-            except (NotBase64, ValueError):
-                raise UsageError("The data of an attached picture is not base64.") from None
-            return Image(kind, data)
-        case Attachment(media_type=None, data=None, name=str(name), text=str(text)):
-            return Text(format_attached_file(name, text))
-        case _:
-            raise UsageError(
-                "An attachment is a picture (media_type image/… and data as base64) or a text file (name and text)."
-            )
-
-
-def make_attachments(message: Message) -> tuple[Attachment, ...]:
-    """Return the images of a message as attachments."""
-    return tuple(Attachment(part.media_type, part.data) for part in message.parts if isinstance(part, Image))

@@ -1,7 +1,6 @@
-"""Runs: looking at them. `run_control` starts, steers and ends them."""
+"""Runs: looking at them. `run_start` starts them, and `run_control` steers and ends them."""
 
 import asyncio
-from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -165,7 +164,6 @@ SHOW = Operation(
     request=ShowRun,
     response=RunDetail,
     errors=(404,),
-    hand_written=True,
 )
 JOURNAL = Operation(
     "runs.journal",
@@ -241,9 +239,7 @@ async def show_run(context: Context, request: ShowRun) -> RunDetail:
     With `wait`, respond when the run has ended, or when that time is over."""
     record = await context.visible_run(request.run_id)
     if request.wait and record.outcome is None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(request.wait):
-                await context.service.wait(record.origin.run_id)
+        await wait_for_end(context, record.origin.run_id, request.wait)
         record = await context.service.run(record.origin.run_id)
     return await run_detail(context, record)
 
@@ -287,6 +283,19 @@ async def run_detail(context: Context, record: RunRecord) -> RunDetail:
     end = None if record.outcome is None else (await context.service.wait(record.origin.run_id))[1]
     opening = await read_opening(context, record.origin.run_id)
     return RunDetail(**_fields(record), result=None if end is None else make_run_result(end), **opening)
+
+
+async def wait_for_end(context: Context, run_id: RunId, seconds: float) -> None:
+    """Wait for the end of a run, at most so long, and only while the caller waits for the response."""
+    ending = asyncio.ensure_future(context.service.wait(run_id))
+    tasks = [ending] if context.leave is None else [ending, asyncio.ensure_future(context.leave())]
+    try:
+        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if ending.done():
+            ending.result()
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 def make_run_result(end: RunEnd) -> RunResult:

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 
 from treadle.core.context.projection import max_cost
 from treadle.core.tools.permissions import check_examples
@@ -15,16 +14,17 @@ from treadle.domain.attachments import check_attached_parts
 from treadle.domain.commands import CompactSession, SessionCommand, parse_command
 from treadle.domain.errors import InvalidState, MissingKey, SizeLimitExceeded, UnknownModel, UsageError
 from treadle.domain.events import Redacted, RunQueued
-from treadle.domain.ids import RunId, SessionId, TokenId
+from treadle.domain.ids import RunId, TokenId
 from treadle.domain.limits import DEFAULT_MAX_ATTACHMENT_BYTES
 from treadle.domain.messages import MESSAGE_LIMIT, Message, Part, Text
-from treadle.domain.permissions import ApprovalRule, Asker
+from treadle.domain.permissions import ApprovalRule
 from treadle.domain.quotas import Quotas
 from treadle.domain.schemas import check_schema
-from treadle.domain.users import LOCAL_USER, UserId, check_user, journaled_owner
+from treadle.domain.users import UserId, check_user, journaled_owner
 from treadle.domain.workspaces import Workspace, is_same_place
 from treadle.operations.journal_pages import read_queued
 from treadle.operations.not_found import unknown_session
+from treadle.operations.requested_run import RequestedRun
 from treadle.operations.usage import UsageAccounts, refuse_spent, refuse_unless_running
 from treadle.operations.workspaces import WorkspaceIdentifier
 from treadle.ports.journal import Journal, Runs
@@ -34,41 +34,17 @@ from treadle.ports.tool import InvalidArguments, Subjects, Toolbox
 from treadle.ports.vault import Redactor
 
 
-class Submission(Struct, frozen=True):
-    """A message for an agent."""
+class Submission(RequestedRun, frozen=True):
+    """A message for an agent, with what the service knows about its sender."""
 
-    agent: AgentSpec
-    message: Message
-    session_id: SessionId | None = None
     key: str | None = None
     """An idempotency key: the same key returns the same run."""
-    resumed_from: RunId | None = None
-    """The ended run that this one continues, in the session of that run."""
-    asker: Asker | None = None
-    """Where the sender can be asked questions, if at all."""
     token: TokenId | None = None
     """The access token that the message was sent with."""
     token_quotas: Quotas | None = None
     """The quotas of all runs of that token together."""
-    before: tuple[Message, ...] = ()
-    """The earlier conversation, for a new session that starts with it."""
-    instructions: str = ""
-    """Additional instructions for this run, after those of the agent."""
-
-    plain: bool = False
-    """It is a message even if it looks like a command: it was not typed by a user."""
-    user: UserId = LOCAL_USER
-    """The owner of a new session. An existing session, and the run in it, keep the owner of the session."""
-    anonymous: bool = False
-    """The sender serves several people and did not name one: nothing is recalled or saved as a memory."""
     follows_anonymous: bool = False
     """An earlier run of the session is anonymous. The service finds it out."""
-    only_own: bool = False
-    """The sender cannot see sessions and runs of other users."""
-    has_own_model: bool = False
-    """The sender chose the model of this run: the model of the session does not apply."""
-    after_current: bool = False
-    """It always starts a run of its own, after those of the session, even if a run of the session waits."""
 
     @property
     def command(self) -> SessionCommand | None:
@@ -168,18 +144,30 @@ class Admission:
         """Raise an error for everything about the submission that can be known to be wrong."""
         agent, command = submission.agent, submission.command
         _check_user(submission.user)
-        await refuse_unless_running(agent.name, self._books)
-        check_message(submission.message, agent.limits.max_attachment_bytes)
+        await self._check_message(agent, submission.message)
         for earlier in submission.before:
             check_attached_parts(earlier.parts, agent.limits.max_attachment_bytes)
         _check_beginning(submission)
-        calls_model = command is None or isinstance(command, CompactSession)  # a model writes the summary
-        if calls_model:
+        if command is None or isinstance(command, CompactSession):  # a model writes the summary
             await refuse_spent(agent, submission.token, submission.token_quotas, self._books)
         if command is None:
             self._check_agent(agent)
-        if calls_model:
-            self._check_models(submission)
+        if command is None or isinstance(command, CompactSession):
+            self._check_models(agent, submission.token_quotas)
+
+    async def check_fork(
+        self, agent: AgentSpec, message: Message | None, token: TokenId | None, token_quotas: Quotas | None
+    ) -> None:
+        """Raise an error for a fork whose run could not be started with this message."""
+        await self._check_message(agent, message)
+        await refuse_spent(agent, token, token_quotas, self._books)
+        self._check_agent(agent)
+        self._check_models(agent, token_quotas)
+
+    async def _check_message(self, agent: AgentSpec, message: Message | None) -> None:
+        await refuse_unless_running(agent.name, self._books)
+        if message is not None:
+            check_message(message, agent.limits.max_attachment_bytes)
 
     def _check_agent(self, agent: AgentSpec) -> None:
         if agent.output is not None:
@@ -192,13 +180,12 @@ class Admission:
         for rule in agent.approvals.rules:
             self._check_rule(agent, rule)
 
-    def _check_models(self, submission: Submission) -> None:
-        agent = submission.agent
+    def _check_models(self, agent: AgentSpec, token_quotas: Quotas | None) -> None:
         found = [self._models.resolve(agent.model, agent.provider)]
         for name in agent.fallbacks:
             with suppress(MissingKey):  # it may be set by then; otherwise the next model is used
                 found.append(self._models.resolve(name, None))
-        ceiling = _find_money_ceiling(submission)
+        ceiling = _find_money_ceiling(agent, token_quotas)
         if ceiling is None:
             return
         others = [] if agent.routing is None else [tier.model for tier in agent.routing.tiers]
@@ -249,12 +236,12 @@ def _check_user(name: UserId) -> None:
         raise UsageError(f"The user of the run is invalid: {error}. Nothing was started.") from None
 
 
-def _find_money_ceiling(submission: Submission) -> str | None:
+def _find_money_ceiling(agent: AgentSpec, token_quotas: Quotas | None) -> str | None:
     """Return the name of the limit in money that applies to the run, or None. It can be enforced only if prices are
     known."""
-    if submission.agent.limits.cost is not None:
+    if agent.limits.cost is not None:
         return "limits.cost"
-    quotas = (submission.agent.quotas, submission.token_quotas)
+    quotas = (agent.quotas, token_quotas)
     return "quotas.credits" if any(each is not None and each.credits is not None for each in quotas) else None
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.patience import HANG_SECONDS
 from tests.surfaces.tui.stage import AGENT, enter, open_app, read_screen, wait_for
 from treadle.operations import runs
-from treadle.operations.local_admin import SUBMIT
+from treadle.operations.run_start import START_LOCAL
 from treadle.surfaces.tui import keys, texts
 from treadle.surfaces.tui.app import TreadleApp
 from treadle.surfaces.tui.commands import COMMANDS
@@ -105,7 +105,7 @@ def test_a_run_that_ends_before_it_is_requested_is_shown(tmp_path: Path) -> None
 
             async def call_and_wait(operation: Any, request: Any, *, key: str | None = None) -> Any:
                 answer = await call_link(operation, request, key=key)
-                if operation is SUBMIT:
+                if operation is START_LOCAL:
                     await call_link(runs.SHOW, runs.ShowRun(answer.run_id, HANG_SECONDS))
                 return answer
 

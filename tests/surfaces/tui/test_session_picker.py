@@ -14,8 +14,8 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import InvalidState
 from treadle.domain.messages import user
 from treadle.operations import runs, search, sessions
-from treadle.operations.local_admin import SUBMIT, SubmitWhole
-from treadle.operations.submissions import Submission
+from treadle.operations.requested_run import RequestedRun
+from treadle.operations.run_start import START_LOCAL, StartLocalRun
 from treadle.surfaces.tui.app import TreadleApp
 from treadle.surfaces.tui.chat_state import ForkSource
 from treadle.surfaces.tui.picker_screen import PickerRow, PickerScreen
@@ -148,8 +148,8 @@ def test_a_session_of_another_folder_asks_where_it_is_opened_or_forked(
         async with open_app(tmp_path, ScriptedModel(say("One.")), agent=settings) as (app, pilot):
             assert app.link.access is not None
             spec = AgentSpec(agent, "scripted/m", workspace=str(there))
-            sent = Submission(spec, user("ships"))
-            ticket = await app.link.call(SUBMIT, SubmitWhole(sent))
+            sent = RequestedRun(spec, user("ships"))
+            ticket = await app.link.call(START_LOCAL, StartLocalRun(sent))
             await app.link.call(runs.SHOW, runs.ShowRun(ticket.run_id, 30))
             await pilot.press("f2")
             await wait_for(pilot, lambda: isinstance(app.screen, PickerScreen))
@@ -184,7 +184,9 @@ def test_a_message_does_not_steer_a_run_in_another_folder(
         settings = AGENT.replace("workspace: WORKSPACE\n", "")
         async with open_app(tmp_path, model, agent=settings) as (app, pilot):
             spec = AgentSpec("default", "scripted/m", tools=("clarify",), workspace=str(there))
-            ticket = await app.link.call(SUBMIT, SubmitWhole(Submission(spec, user("go"), asker="terminal")))
+            ticket = await app.link.call(
+                START_LOCAL, StartLocalRun(RequestedRun(spec, user("go"), asker="terminal"))
+            )
             await app.chat.open_session(ticket.session_id, folder="" if is_here else str(there))
             await wait_for(pilot, lambda: app.chat.waits_for == "answer")
             if is_here:

@@ -19,18 +19,11 @@ from treadle.domain.errors import InvalidState, StoreError, TreadleError, Unknow
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Image, Text
 from treadle.operations import sessions
+from treadle.operations.attachments import Attachment
 from treadle.operations.event_source import follow_without_resets
-from treadle.operations.local_admin import SUBMIT, SubmitWhole
-from treadle.operations.run_control import (
-    ANSWER,
-    CANCEL,
-    STEER,
-    AnswerQuestion,
-    Attachment,
-    SteerRun,
-    StopRun,
-)
-from treadle.operations.submissions import Submission
+from treadle.operations.requested_run import RequestedRun
+from treadle.operations.run_control import ANSWER, CANCEL, STEER, AnswerQuestion, SteerRun, StopRun
+from treadle.operations.run_start import START_LOCAL, StartLocalRun
 from treadle.surfaces.acp.client import EditorClient
 from treadle.surfaces.acp.errors import FAILED, INVALID_REQUEST
 from treadle.surfaces.acp.permission_requests import BY, OpenQuestion, PermissionRequests
@@ -188,8 +181,8 @@ class EditorSession:
             except BaseException:
                 self._own[current.run_id] -= 1
                 raise
-        submission = Submission(self._make_agent(), parts.message, self.session_id, asker="editor")
-        ticket = await self._link.call(SUBMIT, SubmitWhole(submission), key=key)
+        run = RequestedRun(self._make_agent(), parts.message, self.session_id, asker="editor")
+        ticket = await self._link.call(START_LOCAL, StartLocalRun(run), key=key)
         self._own[ticket.run_id] += 1
         return ticket.run_id
 

@@ -19,8 +19,8 @@ from treadle.domain.errors import UnknownSession, UsageError
 from treadle.domain.ids import SessionId
 from treadle.domain.messages import Message, user
 from treadle.domain.suggestions import find_closest
-from treadle.operations.local_admin import SUBMIT, SubmitWhole
-from treadle.operations.submissions import Submission
+from treadle.operations.requested_run import RequestedRun
+from treadle.operations.run_start import START_LOCAL, StartLocalRun
 from treadle.ports.tool import Tool
 from treadle.surfaces.cli.connection import HomeAccess, current_home, open_home
 from treadle.surfaces.cli.follow import Follower, FollowOptions, add_endpoint, list_unfinished_runs, make_engine
@@ -109,14 +109,14 @@ class RunConversation:
     async def _send(self, access: HomeAccess, follower: Follower, agent: AgentSpec, text: str) -> int:
         client, stop = access.client, follower.stop
         known = {run.run_id: run.sequence for run in await list_unfinished_runs(client)}
-        submission = Submission(
-            agent,
-            self._message(text, agent),
-            self._session,
+        run = RequestedRun(
+            agent=agent,
+            message=self._message(text, agent),
+            session_id=self._session,
             asker=self._options.asker(stop),
             has_own_model=self._request.model is not None,
         )
-        ticket = await client.call(SUBMIT, SubmitWhole(submission))
+        ticket = await client.call(START_LOCAL, StartLocalRun(run))
         self._session = ticket.session_id
         # If a run of the session waits, it gets the message: only its new events are printed.
         seen = known.get(ticket.run_id, 0)

@@ -10,7 +10,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from treadle.operations.context import Context
 from treadle.ports.clock import Clock
-from treadle.surfaces.http import channel_webhooks, health, inbound_webhooks, openapi, runs, sign_in, streams
+from treadle.surfaces.http import channel_webhooks, health, inbound_webhooks, openapi, sign_in, streams
 from treadle.surfaces.http.auth import check_request_allowed
 from treadle.surfaces.http.body_limit import MAX_BODY_BYTES, BodyLimit
 from treadle.surfaces.http.idempotency import IdempotencyMiddleware
@@ -23,7 +23,6 @@ DESCRIPTION_PATH = openapi.PATH
 HAND_WRITTEN_ROUTES: tuple[Any, ...] = tuple(
     route
     for module in (
-        runs,
         streams,
         sign_in,
         inbound_webhooks,

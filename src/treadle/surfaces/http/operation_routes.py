@@ -34,10 +34,10 @@ def make_route(operation: Operation[Any, Any]) -> HTTPRouteHandler:
     )(perform)
 
 
-def make_response(operation: Operation[Any, R], result: R, status: int | None = None) -> Response[bytes | None]:
-    """Return the response with the result of an operation, with the status of the operation by default."""
+def make_response(operation: Operation[Any, R], result: R) -> Response[bytes | None]:
+    """Return the response with the result of an operation."""
     body = operation.encode_response(result)
-    return Response(body, status_code=status or operation.status, media_type="application/json")
+    return Response(body, status_code=operation.find_status(result), media_type="application/json")
 
 
 async def read_request(operation: Operation[Any, Any], request: ApiRequest) -> Any:

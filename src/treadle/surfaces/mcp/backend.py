@@ -12,7 +12,7 @@ from treadle.domain.access import Principal
 from treadle.domain.envelope import Event
 from treadle.domain.errors import TreadleError
 from treadle.domain.ids import RunId, SessionId
-from treadle.operations import run_control, runs, sessions
+from treadle.operations import run_control, run_start, runs, sessions
 from treadle.operations.operation import Operation, OperationClient, Q, R
 from treadle.operations.run_tree import list_members
 
@@ -62,11 +62,10 @@ class McpBackend:
         """The approved skills of the home. A token that is limited to some agents sees none."""
         return self._list_skills() if self.principal.may("read") and self.principal.agents is None else ()
 
-    async def start(self, agent: str, message: str, session: str | None) -> run_control.Accepted:
-        """Start a run and return its ids."""
-        request = run_control.StartRun(agent, run_control.NewRun(message, session))
-        accepted = await self._call(run_control.START, request)
-        return run_control.Accepted(accepted.run_id, accepted.session_id)
+    async def start(self, agent: str, message: str, session: str | None) -> RunId:
+        """Start a run and return its id."""
+        request = run_start.StartRun(agent, run_start.NewRun(message, session))
+        return (await self._call(run_start.START, request)).run_id
 
     def follow(self, run_id: RunId) -> AsyncGenerator[Event, None]:
         return self._client.events(run_id)

@@ -95,11 +95,11 @@ class AgentServer:
             if agent not in agents:
                 return _make_error(f"There is no agent `{agent[:100]}`.")
             message, session = _text(arguments, "message"), arguments.get("session_id")
-            started = await backend.start(agent, message, None if session is None else str(session))
+            run_id = await backend.start(agent, message, None if session is None else str(session))
             if params.name == START:
-                return _make_result(await backend.show(started.run_id))
+                return _make_result(await backend.show(run_id))
             has_tasks = is_supported(request)
-            run = await _follow(request, backend, started.run_id, ANSWER_SECONDS if has_tasks else math.inf)
+            run = await _follow(request, backend, run_id, ANSWER_SECONDS if has_tasks else math.inf)
             return make_task(run) if has_tasks and run.outcome is None else _make_result(run)
         except NotPermitted:
             return _make_error("There is no such run.")

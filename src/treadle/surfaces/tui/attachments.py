@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlsplit
 from treadle.api.agent import IMAGE_TYPES, make_attachment
 from treadle.domain.attachments import format_attached_file, parse_attached_file
 from treadle.domain.messages import Image, Text
-from treadle.operations.run_control import Attachment as SentAttachment
+from treadle.operations.attachments import Attachment as SentAttachment
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.item_view import format_size
 

@@ -15,11 +15,12 @@ from treadle.operations import approvals, run_control, runs, sessions
 from treadle.operations.approval_service import Answer
 from treadle.operations.event_source import follow_without_resets
 from treadle.operations.forks import Fork
-from treadle.operations.local_admin import FORK, SUBMIT, ForkWhole, SubmitWhole
+from treadle.operations.local_admin import FORK, ForkWhole
 from treadle.operations.operation import list_items
+from treadle.operations.requested_run import RequestedRun
 from treadle.operations.run_control import AnswerQuestion, SteerRun, StopRun
+from treadle.operations.run_start import START_LOCAL, StartLocalRun
 from treadle.operations.runs import RunView
-from treadle.operations.submissions import Submission
 from treadle.surfaces.cli.conversation import find_agent
 from treadle.surfaces.cli.home_link import HomeLink, LinkState
 from treadle.surfaces.cli.session_folder import find_agent_folder, use_folder
@@ -323,15 +324,15 @@ class Chat:
             await self._submit(user(text, *parts), after_current=True)
 
     async def _submit(self, message: Message, *, after_current: bool = False) -> None:
-        submission = Submission(
-            self.spec(),
-            message,
-            self.session_id,
+        run = RequestedRun(
+            agent=self.spec(),
+            message=message,
+            session_id=self.session_id,
             asker="terminal",
-            after_current=after_current,
             has_own_model=self.model is not None,
+            after_current=after_current,
         )
-        ticket = await self.link.call(SUBMIT, SubmitWhole(submission), key=self.link.make_key())
+        ticket = await self.link.call(START_LOCAL, StartLocalRun(run), key=self.link.make_key())
         if self.session_id is None and self.model is not None:
             await self.link.call(sessions.SET_MODEL, sessions.SetModel(ticket.session_id, self.model))
         self.session_id = ticket.session_id

@@ -17,8 +17,9 @@ from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Message, ToolUse, user
 from treadle.domain.runs import Usage
 from treadle.operations.approval_service import Answer as Verdict
+from treadle.operations.requested_run import RequestedRun
+from treadle.operations.run_start import start_here
 from treadle.operations.service import LocalService
-from treadle.operations.submissions import Submission
 from treadle.ports.approvals import ApprovalRecord
 from treadle.ports.model import ModelRequest
 from treadle.testing.faults import Fault, Operation
@@ -173,8 +174,8 @@ class _Simulation:
         task = self._task(number, self._chance.randint(0, 3), 0.5)
         message = user(f"{task}{self._chance.choice(('', PADDING))}")
         agent = self._chance.choice((AGENT, CRAMPED, BOUND, JUDGED, SHALLOW, HURRIED))
-        submission = Submission(agent, message, session, key=f"person-{number}", asker="terminal")
-        ticket = await self._run_at_process(lambda service: service.submit(submission))
+        run = RequestedRun(agent, message, session, asker="terminal")
+        ticket = await self._run_at_process(lambda service: start_here(service, run, f"person-{number}"))
         if ticket.run_id not in self._streams:
             self._streams[ticket.run_id] = stream = SimulatedReader(ticket.run_id)
             for process in self._world.alive()[:1]:
@@ -200,9 +201,9 @@ class _Simulation:
 
     async def _command(self, session: SessionId, key: str) -> None:
         """Send a session command."""
-        submission = Submission(CRAMPED, user(self._chance.choice(COMMANDS)), session, key=key)
+        run = RequestedRun(CRAMPED, user(self._chance.choice(COMMANDS)), session)
         with suppress(InvalidState):  # a run of the session waits and must be handled first
-            await self._run_at_process(lambda service: service.submit(submission))
+            await self._run_at_process(lambda service: start_here(service, run, key))
 
     async def _interfere(self, run_id: RunId, name: str) -> None:
         match self._chance.choice(("steer", "interrupt", "park", "cancel")):

@@ -14,12 +14,11 @@ from treadle.domain.errors import InvalidState, StoreError
 from treadle.domain.events import RunEnd, RunWaiting, StreamReset
 from treadle.domain.ids import RunId, SessionId
 from treadle.operations.refusal import Refusal
+from treadle.operations.requested_run import RequestedRun
+from treadle.operations.run_start import submit
 from treadle.operations.run_stream import StreamReader
 from treadle.operations.service import LocalService
-from treadle.operations.submissions import Submission
-from treadle.surfaces.http.auth import get_principal
-from treadle.surfaces.http.dependencies import ApiRequest, get_context, get_services
-from treadle.surfaces.http.idempotency import submission_key
+from treadle.surfaces.http.dependencies import ApiRequest, get_context, get_services, wait_for_disconnect
 from treadle.surfaces.http.openai.conversation import ClientConversation
 from treadle.surfaces.http.openai.deltas import (
     AnswerPiece,
@@ -146,26 +145,23 @@ async def describe_wait(service: LocalService, run_id: RunId, waiting: RunWaitin
 
 async def start_run(run_request: RunRequest, request: ApiRequest) -> RunAnswer:
     """Submit the run. Raise an error for an invalid request."""
-    service, principal = get_services(request).service, get_principal(request)
+    context = get_context(request)
+    service, principal = context.service, context.principal
     conversation, continues = run_request.conversation, run_request.session_id is not None
     before = {}
     if run_request.session_id is not None:
         before = {run.origin.run_id: run.sequence for run in await service.runs_of(run_request.session_id)}
-    ticket = await service.submit(
-        Submission(
-            run_request.agent,
-            conversation.latest() if continues else conversation.message,
-            run_request.session_id,
-            submission_key(request.scope),
-            token=principal.token_id,
-            token_quotas=principal.quotas,
-            before=() if continues else conversation.before,
-            instructions=conversation.instructions,
-            user=principal.user,
-            anonymous=principal.is_anonymous,
-            only_own=principal.only_owner is not None,
-        )
+    run = RequestedRun(
+        agent=run_request.agent,
+        message=conversation.latest() if continues else conversation.message,
+        session_id=run_request.session_id,
+        before=() if continues else conversation.before,
+        instructions=conversation.instructions,
+        user=principal.user,
+        anonymous=principal.is_anonymous,
+        only_own=principal.only_owner is not None,
     )
+    ticket = await submit(context, run)
     record = await service.run(ticket.run_id)
     after = 0 if record.outcome is not None else before.get(ticket.run_id, 0)
     return RunAnswer(
@@ -198,7 +194,7 @@ async def _finish_while_connected(
     work: Coroutine[Any, Any, Answer], answer: RunAnswer, request: ApiRequest, seconds: float | None = None
 ) -> Answer:
     """Return the result of the work while the client is connected. Raise TimeoutError after `seconds`."""
-    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_wait_for_disconnect(request))
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(wait_for_disconnect(request))
     try:
         await asyncio.wait((working, leaving), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
@@ -210,11 +206,6 @@ async def _finish_while_connected(
     finally:
         leaving.cancel()
         working.cancel()
-
-
-async def _wait_for_disconnect(request: ApiRequest) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 # ── Streams ────────────────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,151 @@
+"""Starting runs: the one way from a message of any surface to a run.
+
+Callers of the API send `NewRun`, which has only what they may choose; the rest follows from who they are. Surfaces
+of this machine send a `RequestedRun`."""
+
+from typing import TYPE_CHECKING, Annotated, Literal, cast
+
+import msgspec
+from msgspec import Meta, Struct
+
+from treadle.domain.ids import RunId, SessionId
+from treadle.domain.messages import user
+from treadle.operations.attachments import Attachments, make_part
+from treadle.operations.context import Context
+from treadle.operations.operation import LocalCaller, Operation
+from treadle.operations.requested_run import Overrides, RequestedRun
+from treadle.operations.runs import RunDetail, Wait, run_detail, wait_for_end
+from treadle.operations.schemas import FirstSaid, ServedUser, SessionName, Ticket
+
+if TYPE_CHECKING:
+    from treadle.domain.events import EventData
+    from treadle.operations.service import LocalService
+
+
+class Accepted(Struct, frozen=True):
+    """A run was queued, or a message went to the run that waits in its session."""
+
+    run_id: RunId
+    session_id: SessionId
+    status: Literal["pending"] = "pending"
+    """The status when the request was accepted."""
+
+
+# ── Requests ───────────────────────────────────────────────────────────────────────────────────────
+
+
+class NewRun(Struct, frozen=True, forbid_unknown_fields=True):
+    message: FirstSaid
+    session_id: SessionName | None = None
+    attachments: Attachments = ()
+    overrides: Overrides | None = None
+    wait: Wait | None = None
+    """Seconds to wait for the end of the run before responding."""
+    after_current: Annotated[
+        bool, Meta(description="A run of its own after those of the session, even if one of them waits.")
+    ] = False
+    resumed_from: Annotated[
+        RunId | None, Meta(description="The ended run that this one continues, in the session of that run.")
+    ] = None
+    user: ServedUser | None = None
+
+
+class StartRun(Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    """The agent."""
+    run: NewRun
+    wait: Wait | None = None
+
+
+class StartLocalRun(Struct, frozen=True, forbid_unknown_fields=True):
+    run: RequestedRun
+
+
+# ── Operations ─────────────────────────────────────────────────────────────────────────────────────
+
+START = Operation[StartRun, Accepted | RunDetail](
+    "runs.start",
+    "POST",
+    "/v1/agents/{name}/runs",
+    scope="run",
+    request=StartRun,
+    response=cast("type[Accepted | RunDetail]", Accepted | RunDetail),
+    status=202,
+    errors=(402, 404, 409, 422),
+    whole_body="run",
+    in_query=("wait",),
+)
+START_LOCAL = Operation(
+    "local.start",
+    "POST",
+    "/v1/submissions",
+    scope="admin",
+    request=StartLocalRun,
+    response=Ticket,
+    status=202,
+    public=False,
+    whole_body="run",
+)
+
+
+@START.handler
+async def start_run(context: Context, request: StartRun) -> Accepted | RunDetail:
+    """Send an agent a message.
+
+    Start a run, or send a message to the run that waits in the session. With `wait`, respond when the run has ended
+    (200) or when that time is over (202), with the state of the run and what it waits for."""
+    new, context = request.run, context.for_user(request.run.user)
+    agent, overrides, principal = context.visible_agent(request.name), new.overrides, context.principal
+    session = None if new.session_id is None else await context.open_session(new.session_id)
+    if overrides is not None:
+        from treadle.operations.overrides import apply_permitted_overrides  # few runs have some
+
+        agent = apply_permitted_overrides(agent, overrides, principal)
+    message = user(new.message, *map(make_part, new.attachments))
+    resumed = None if new.resumed_from is None else await context.addressed_run(new.resumed_from)
+    run = RequestedRun(
+        agent=agent,
+        message=message,
+        session_id=session,
+        resumed_from=None if resumed is None else resumed.origin.run_id,
+        asker=context.asker,
+        user=principal.user,
+        anonymous=principal.is_anonymous,
+        only_own=principal.only_owner is not None,
+        has_own_model=overrides is not None and overrides.model is not None,
+        after_current=new.after_current,
+    )
+    ticket = await submit(context, run)
+    seconds = new.wait if request.wait is None else request.wait
+    if not seconds:
+        return Accepted(ticket.run_id, ticket.session_id)
+    await wait_for_end(context, ticket.run_id, seconds)
+    return await run_detail(context, await context.service.run(ticket.run_id))
+
+
+@START_LOCAL.handler
+async def start_local_run(context: Context, request: StartLocalRun) -> Ticket:
+    """Start a run as another surface of this machine asks for it, with the agent as that surface has read it."""
+    return await submit(context, request.run)
+
+
+async def submit(context: Context, run: RequestedRun) -> Ticket:
+    """Submit a message on the account of the caller. Nothing else makes a submission."""
+    from treadle.operations.submissions import Submission  # which imports the engine
+
+    submission = Submission(
+        **msgspec.structs.asdict(run),
+        key=context.key,
+        token=context.principal.token_id,
+        token_quotas=context.principal.quotas,
+    )
+    return await context.service.submit(submission, context.cause)
+
+
+async def start_here(
+    service: "LocalService", run: RequestedRun, key: str | None = None, cause: "EventData | None" = None
+) -> Ticket:
+    """Start a run in this process, with the rights of the owner of the home. `key` is that of the journal: the same
+    key returns the same run. `cause` is the event that made this process start it."""
+    caller = LocalCaller(Context(service=service, key=key, cause=cause))
+    return await caller.call(START_LOCAL, StartLocalRun(run))
