@@ -12,9 +12,13 @@ from tests.engine.running import opened
 from treadle.config.home import SMALL_MODEL_PERSONA, Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.events import MemoryRecalled, RunStart
+from treadle.domain.ids import RunId
+from treadle.domain.permissions import ApprovalRules
+from treadle.ports.journal import RunFilter
 from treadle.ports.model import ModelRequest
 from treadle.surfaces.cli.activity import activity
 from treadle.testing.models import ScriptedFailure, ScriptedModel, ask, call, say
+from treadle.tools.builtin import SMALL_SET
 
 SMALL, LARGE = 135_000_000, 70_000_000_000
 
@@ -138,6 +142,46 @@ def test_a_small_fallback_in_the_middle_of_a_run_keeps_its_tools(tmp_path: Path)
 
     asyncio.run(scenario())
     assert second.requests[0].preamble == first.requests[0].preamble
+
+
+# ── A small model as a child agent ──
+
+
+@pytest.mark.parametrize(
+    ("order", "given", "persona"),
+    [
+        ({}, set[str](), SMALL_MODEL_PERSONA),
+        ({"tools": ["read_file", "glob"]}, {"read_file", "glob"}, SMALL_MODEL_PERSONA),
+        ({"tools": ["@small"]}, {*SMALL_SET}, SMALL_MODEL_PERSONA),
+        ({"instructions": "You count words."}, set[str](), "You count words."),
+    ],
+)
+def test_a_child_on_a_small_model_gets_only_the_tools_of_its_order(
+    tmp_path: Path, order: dict[str, Any], given: set[str], persona: str
+) -> None:
+    home = size_models(tmp_path, LARGE, SMALL)
+    large = ScriptedModel(ask(call("agent_spawn", message="Count.", model="second/y", **order)), say("Done."))
+    small = ScriptedModel(say("Three."))
+
+    async def scenario() -> RunStart:
+        async with opened(tmp_path, large) as engine:
+            engine.add_model("second", small)
+            spec = home.agent("default")
+            spec = msgspec.structs.replace(
+                spec, tools=(*spec.tools, "agent_spawn"), fallbacks=("second/y",), approvals=ApprovalRules()
+            )
+            result = await engine.run(spec, "Count the words.")
+            assert (result.outcome, result.text) == ("completed", "Done.")
+            [child] = await engine.service.runs(RunFilter(parent_run_id=RunId(result.run_id)))
+            events = engine.events(child.origin.run_id)
+            [start] = [event.data async for event in events if isinstance(event.data, RunStart)]
+            return start
+
+    start = asyncio.run(scenario())
+    assert tool_names(small.requests[0]) == given
+    assert small.requests[0].preamble.system.startswith(persona)
+    assert bool(start.withheld) == (not given)
+    assert ("tools withheld" in (activity(start) or "")) == (not given)
 
 
 @pytest.mark.parametrize(("parameters", "recalls"), [(SMALL, False), (LARGE, True)])

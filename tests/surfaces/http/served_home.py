@@ -126,12 +126,14 @@ async def serve_home(
     streams_per_token: int | None = None,
     stream_memory: int = DEFAULT_STREAM_MEMORY_BYTES,
     clock: Clock | None = None,
+    more: str = "",
 ) -> AsyncGenerator[ServedHome, None]:
-    """Serve an engine. Every message gets the answer `Done.`, unless a script or a policy says otherwise."""
+    """Serve an engine whose home has `more` settings. Every message gets the answer `Done.`, unless a script or a
+    policy says otherwise."""
     async with FakeEndpoint(*script, policy=policy or (lambda _: says("Done."))) as endpoint:
         home = Home(tmp_path / "home", database)
         home.ensure()
-        write_home(home.path, endpoint.url)
+        write_home(home.path, endpoint.url, more)
         engine = create_engine(home=home, telemetry=Telemetry(metrics=True), clock=clock)
         async with engine, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
             app, listener = make_application(engine), bind_socket("127.0.0.1", 0)
@@ -142,9 +144,9 @@ async def serve_home(
                 yield ServedHome(engine, home, endpoint, app, port, http, admin.secret, streams)
 
 
-def write_home(home: Path, url: str) -> None:
+def write_home(home: Path, url: str, more: str = "") -> None:
     home.mkdir(parents=True, exist_ok=True)
-    (home / "config.yaml").write_text(f"{{providers: {{fake: {{base_url: '{url}', api_key: x}}}}}}")
+    (home / "config.yaml").write_text(f"providers: {{fake: {{base_url: '{url}', api_key: x}}}}\n{more}")
     for name, settings in (("one", SETTINGS), ("two", SETTINGS), ("asking", ASKING)):
         folder = home / "agents" / name
         folder.mkdir(parents=True)

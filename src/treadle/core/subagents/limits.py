@@ -59,10 +59,15 @@ def _inherited_quotas(parent: RunState) -> tuple[tuple[str, Quotas], ...]:
 
 
 def copy_agent(parent: AgentSpec, order: Order) -> AgentSpec:
-    """Return a copy of the parent for one task. It is not evaluated, and it saves no memories."""
+    """Return a copy of the parent for one task. It is not evaluated, and it saves no memories. Its instructions are
+    also those of a small model."""
+    persona, small = parent.persona, parent.small_models
+    if order.instructions is not None:
+        persona, small = order.instructions, msgspec.structs.replace(small, persona=None)
     return msgspec.structs.replace(
         parent,
-        persona=parent.persona if order.instructions is None else order.instructions,
+        persona=persona,
+        small_models=small,
         output=None,
         limits=msgspec.structs.replace(parent.limits, cost=None, deadline=None),
         memory=msgspec.structs.replace(parent.memory, remember=False),
