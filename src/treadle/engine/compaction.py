@@ -14,7 +14,14 @@ from treadle.core.context.compaction import (
     read_summary,
     split_into_pieces,
 )
-from treadle.core.context.kept_record import list_stored_calls, make_record, max_record_tokens, render_record
+from treadle.core.context.kept_record import (
+    USER_MESSAGES,
+    list_stored_calls,
+    list_user_messages,
+    make_record,
+    max_record_tokens,
+    render_record,
+)
 from treadle.core.context.projection import estimate_input, max_cost, max_reply_tokens
 from treadle.core.context.tokens import estimate_message, estimate_text
 from treadle.core.guards.quota import Intent, make_reserved_intent, reserve_model_call
@@ -44,6 +51,8 @@ from treadle.ports.vault import Redactor
 
 ATTEMPTS_PER_PIECE = 2
 """Attempts per piece, where a retry may help."""
+MAX_USER_CHARACTERS = 1_000_000
+"""How much of the user's messages can be recalled, the latest."""
 
 
 async def truncate_results(step: TruncateResults, run: OwnedRun, deps: EngineDeps) -> None:
@@ -156,10 +165,15 @@ class SummaryWriter:
             self.summary = Summary(so_far, tuple(remember))
 
     async def store_results(self, run: OwnedRun, deps: EngineDeps) -> None:
-        """Store the results that the record says how to recall."""
+        """Store what the record says how to recall: results, and the user's messages."""
         for result in list_stored_calls(self._span, self._state.tools):
             if not is_truncated(result.content):  # else the full text is stored already
                 await deps.results.keep(run.origin, result.call_id, extract_text(result.content))
+        known = await deps.results.read(run.origin.session_id, USER_MESSAGES) or ""
+        messages = [text for text in list_user_messages(self._span) if text not in known]
+        if messages:
+            text = "\n\n".join([*([known] if known else []), *messages])
+            await deps.results.keep(run.origin, USER_MESSAGES, text[-MAX_USER_CHARACTERS:])
 
     async def _ask(self, prompt: str) -> Summary | None:
         request = ModelRequest(

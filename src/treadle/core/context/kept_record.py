@@ -29,6 +29,9 @@ _WITH_EARLIEST = (WORDS, CONSTRAINTS)
 _CARRIED = {"constraints": CONSTRAINTS, "decisions": DECISIONS}
 """Sections of a summary whose entries the record takes over when the next summary replaces it. They are never taken
 for the user's words: the writer of a summary has read results of tools and files too."""
+USER_MESSAGES = "user_messages"
+"""The id by which `recall` returns the messages of the user that summaries have replaced."""
+_ALL_MESSAGES = f'[recall(call_id="{USER_MESSAGES}") has all messages of the user]'
 _MAX_ITEM_CHARACTERS = 300
 MAX_SENTENCE_CHARACTERS = 1500
 """A longer sentence of the user is cut, and says so."""
@@ -105,7 +108,7 @@ def read_record(text: str) -> KeptRecord:
     summary, _, kept = text.partition(_OPENING)
     for name, items in _list_sections(kept):
         if name in found:
-            found[name] += items
+            found[name] += [item for item in items if item != _ALL_MESSAGES]
     for name, items in _list_sections(summary):
         if (part := _CARRIED.get(name.casefold())) is not None:
             found[part] += [item[:_MAX_ITEM_CHARACTERS] for item in items]
@@ -136,7 +139,8 @@ def render_record(record: KeptRecord, max_tokens: int) -> str:
     for part, items in record.parts().items():
         fitting = _select_fitting(items, int(max_tokens * _CHARACTERS_PER_TOKEN * _SHARES[part]), part)
         if fitting:
-            sections.append("\n".join([f"## {part}", *(f"- {item}" for item in fitting)]))
+            more = [_ALL_MESSAGES] if part == WORDS else []
+            sections.append("\n".join([f"## {part}", *(f"- {item}" for item in (*fitting, *more))]))
     return "\n".join([_OPENING, *sections]) if sections else ""
 
 
@@ -148,6 +152,11 @@ def list_stored_calls(span: Sequence[Message], tools: Mapping[str, ToolSpec]) ->
         if _list_paths(use, spec) and (_reads_file(spec) or _shows_change(result)):
             stored.append(result)
     return stored
+
+
+def list_user_messages(span: Sequence[Message]) -> list[str]:
+    """Return the messages of the user in full."""
+    return [text for message in span if (text := _read_words(message))]
 
 
 def _list_results(span: Sequence[Message]) -> Iterator[tuple[ToolUse, ToolResult]]:
@@ -206,11 +215,7 @@ def _alternate(order: list[int]) -> list[int]:
 
 def _list_words(message: Message) -> Iterator[str]:
     """Yield the sentences of a message of the user. Of a long one, only those that demand something."""
-    if message.role != "user" or message.mark is not None:
-        return
-    text = "\n".join(remove_section(part.text) for part in message.parts if isinstance(part, Text)).strip()
-    if text.startswith(NOTE):
-        return
+    text = _read_words(message)
     is_long = len(text) > _MAX_WHOLE_MESSAGE
     sentences = [
         words for each in _SENTENCE_END.split(text) if any(map(str.isalnum, words := " ".join(each.split())))
@@ -221,6 +226,14 @@ def _list_words(message: Message) -> Iterator[str]:
     for words in sentences:
         is_cut = len(words) > MAX_SENTENCE_CHARACTERS
         yield words[: MAX_SENTENCE_CHARACTERS - len(CUT)] + CUT if is_cut else words
+
+
+def _read_words(message: Message) -> str:
+    """Return what the user wrote in a message; nothing if it is not one of the user."""
+    if message.role != "user" or message.mark is not None:
+        return ""
+    text = "\n".join(remove_section(part.text) for part in message.parts if isinstance(part, Text)).strip()
+    return "" if text.startswith(NOTE) else text
 
 
 def _select_ends(sentences: Sequence[str]) -> list[str]:
