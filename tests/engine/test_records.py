@@ -14,7 +14,7 @@ from tests.engine.test_costs import priced
 from treadle.domain.envelope import Event
 from treadle.domain.events import RunEnd
 from treadle.domain.runs import Metrics, Usage
-from treadle.operations.run_records import CallRecord, build_run_steps, compute_totals, list_steps
+from treadle.operations.run_records import CallRecord, build_run_steps, compute_totals
 from treadle.testing.models import ScriptedFailure, ScriptedModel, ScriptStep, Silence, ask, call, say
 
 
@@ -59,7 +59,7 @@ def test_a_step_record_has_model_reasoning_usage_and_calls(tmp_path: Path) -> No
             return await journal(engine, result.run_id)
 
     events = asyncio.run(scenario())
-    first, second = list_steps(events)
+    first, second = build_run_steps(events).steps
     assert (first.number, first.provider, first.model, first.stop) == (1, "scripted", "x", "tool_use")
     assert (first.reasoning, first.text) == ("Where could it be?", "Let me look.")
     assert (first.attempts, first.is_over) == (2, True)
@@ -98,7 +98,7 @@ def test_the_record_of_a_run_in_progress_is_partial(tmp_path: Path) -> None:
             await gate.reached.wait()
             stored = [event async for event in engine.service.read_stored(run_id)]
             now = stored[-1].timestamp + 60
-            [step] = list_steps(stored, now)
+            [step] = build_run_steps(stored, now).steps
             assert (step.is_over, [each.status for each in step.calls]) == (False, ["running", "asked"])
             assert step.duration_ms >= 60_000
             records = build_run_steps(stored, now)
@@ -112,7 +112,7 @@ def test_the_record_of_a_run_in_progress_is_partial(tmp_path: Path) -> None:
 
 
 def test_a_run_that_has_not_started_has_no_steps() -> None:
-    assert list_steps([]) == []
+    assert build_run_steps([]).steps == ()
     assert build_run_steps([]).metrics == Metrics()
 
 
@@ -137,7 +137,7 @@ def test_a_reply_that_a_crash_hid_counts_as_an_attempt_and_a_call_that_ran_twice
             engine.add_tools(wait)
             await engine.wait(run_id)
             events = await journal(engine, run_id)
-        first, _ = list_steps(events)
+        first, _ = build_run_steps(events).steps
         assert (first.attempts, first.repeated_calls) == (2, 1)
         assert [each.attempts for each in first.calls] == [2]
         assert_adds_up(events)

@@ -115,7 +115,11 @@ class Email:
             raise ChannelRefused(f"the mail server refuses the mail: {error}") from None
         except aiosmtplib.SMTPResponseException as error:
             kind = (
-                ContentRefused if error.code == 552 else ChannelRefused if 550 <= error.code < 560 else ChannelError
+                ContentRefused
+                if error.code == TOO_LARGE
+                else ChannelRefused
+                if 550 <= error.code < 560
+                else ChannelError
             )
             raise kind(f"the mail server answered {error.code}: {error.message}") from None
         except (aiosmtplib.SMTPException, OSError) as error:

@@ -78,10 +78,6 @@ class Outcome(Struct, frozen=True, omit_defaults=True):
     def status(self) -> Status:
         return outcome_status(self.kind)
 
-    @property
-    def exit_code(self) -> int:
-        return outcome_exit_code(self.kind)
-
 
 class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
     """Tokens of one model call. `input_tokens` counts the whole prompt, cached or not."""

@@ -12,8 +12,6 @@ from treadle.domain.inert_text import make_inert
 from treadle.domain.limits import MAX_MCP_FIELDS, MAX_MCP_TEXT_CHARACTERS
 from treadle.ports.tool import ToolContext
 
-DECLINED = frozenset(("decline", "no", "cancel"))
-
 
 async def ask_person(server: str, params: types.ElicitRequestParams, context: ToolContext) -> types.ElicitResult:
     """Ask, and return the answer in the form that the server requested. Without an answer, decline."""

@@ -125,14 +125,9 @@ class RunSteps(Struct, frozen=True):
     """Time that was spent neither in the model nor in tools."""
 
 
-def list_steps(events: Iterable[Event], now: Instant | None = None) -> list[StepRecord]:
-    """Return the steps of a run. A step in progress lasts until `now`, or until the last event."""
-    return list(build_run_steps(events, now).steps)
-
-
 def build_run_steps(events: Iterable[Event], now: Instant | None = None) -> RunSteps:
-    """Return the steps, the summaries between them, and their totals. If the run has ended, use its final
-    metrics."""
+    """Return the steps, the summaries between them, and their totals. A step in progress lasts until `now`, or
+    until the last event. If the run has ended, use its final metrics."""
     builder = _RecordBuilder()
     for event in events:
         builder.take(event)

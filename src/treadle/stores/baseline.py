@@ -22,6 +22,6 @@ def _explain_outdated(what: str, found: int) -> StoreOutdated:
         f"{what} is from before the first release (schema version {found}), and this Treadle cannot "
         "read it. Nothing was changed. Check out commit "
         f"{LAST_COMMIT_BEFORE_BASELINE} of Treadle: with it, `treadle memory export` prints the memories, and "
-        "`treadle prune --older-than 0d --archive FILE` moves the events to a file. Then start with a new database "
+        "`treadle prune --older-than 1s --archive FILE` moves the events to a file. Then start with a new database "
         "and run `treadle memory import FILE`."
     )

@@ -35,11 +35,6 @@ class ImportGuard:
         self._folders: dict[str, bool] = {}
         self._authors: dict[str, Author] = {}
 
-    @property
-    def writable(self) -> WritablePlaces:
-        """What runs of this process can write, as far as it is known."""
-        return self._writable
-
     def exclude(self, places: WritablePlaces) -> None:
         """Import nothing from these places from now on."""
         if places not in self._excluded:

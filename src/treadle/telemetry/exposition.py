@@ -6,7 +6,6 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Literal
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OTHER = "other"
 MAX_NAMES = 100
 MAX_NAME_CHARS = 80

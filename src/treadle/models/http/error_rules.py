@@ -379,8 +379,3 @@ def classify_error(
     words = "\n".join((facts.text, *facts.codes)) or body[:MAX_MESSAGE_CHARACTERS]
     report = ErrorReport(effective, facts, verdict, words, find_requested_wait(headers or {}, facts))
     return Decision(next(rule for rule in RULES if rule.matches(report)), report)
-
-
-def find_rule(status: int | None, body: str) -> ErrorRule:
-    """Return the first rule that matches a response."""
-    return classify_error(status, body).rule
