@@ -10,13 +10,13 @@ import pytest
 import treadle
 from tests.engine.running import opened
 from treadle.config.home import SMALL_MODEL_PERSONA, Home
+from treadle.core.transcript.notes import describe_event
 from treadle.domain.agents import AgentSpec
 from treadle.domain.events import MemoryRecalled, RunStart
 from treadle.domain.ids import RunId
 from treadle.domain.permissions import ApprovalRules
 from treadle.ports.journal import RunFilter
 from treadle.ports.model import ModelRequest
-from treadle.surfaces.cli.activity import activity
 from treadle.testing.models import ScriptedFailure, ScriptedModel, ask, call, say
 from treadle.tools.builtin import SMALL_SET
 
@@ -50,17 +50,17 @@ def test_the_default_agent_has_no_tools_on_a_small_model_and_says_so_in_one_line
     request, start = run_on(tmp_path, 135_000_000)
     assert (request.preamble.tools, request.preamble.system) == ((), SMALL_MODEL_PERSONA)
     assert "bash" in start.withheld
-    line = activity(start)
-    assert line is not None
-    assert "\n" not in line
-    assert f"{len(start.withheld)} tools withheld" in line
-    assert "--tools @small" in line
+    note = describe_event(start)
+    assert note is not None
+    assert "\n" not in note.text
+    assert f"{len(start.withheld)} tools withheld" in note.text
+    assert "--tools @small" in note.text
 
 
 def test_a_larger_model_gets_the_tools_without_a_line(tmp_path: Path) -> None:
     request, start = run_on(tmp_path, 1_000_000_000)
     assert "bash" in {tool.name for tool in request.preamble.tools}
-    assert (start.withheld, start.persona, activity(start)) == ((), None, None)
+    assert (start.withheld, start.persona, describe_event(start)) == ((), None, None)
 
 
 @pytest.mark.parametrize("asked", [["@small"], ["read_file"], ["bash", "read_file"]])
@@ -196,7 +196,8 @@ def test_a_small_model_is_shown_no_earlier_answers(tmp_path: Path, parameters: i
             events = [event.data async for event in engine.events(result.run_id)]
         assert any(isinstance(data, MemoryRecalled) for data in events) == recalls
         [start] = [data for data in events if isinstance(data, RunStart)]
-        assert ("nothing recalled" in (activity(start) or "")) != recalls
+        note = describe_event(start)
+        assert (note is not None and "nothing recalled" in note.text) != recalls
 
     asyncio.run(scenario())
     assert ("Warp is blue." in str(list(model.requests[1].conversation.messages))) == recalls

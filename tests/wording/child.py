@@ -1,7 +1,7 @@
 """Runs in a process where every message of the engine is reworded: `python -m tests.wording.child FOLDER`.
 
 It records the stories again and replays them, replays the records in the folder that were made with the ordinary
-wording, and renders the activity line of every event. It writes what it found to `found.json` in the folder."""
+wording, and renders the lines of every event. It writes what it found to `found.json` in the folder."""
 
 import logging
 import sys
@@ -20,10 +20,12 @@ from tests.wording.stories import STORIES, TOOLS
 from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.core.tools.plan import AFTER_A_DENIAL
+from treadle.domain.transcript import Item, ItemAdded, ItemChanged
+from treadle.operations.transcripts import RunTranscript
 from treadle.ports.tool import Toolbox
 from treadle.replay.recording import Recorded
 from treadle.replay.replay import Replayed, replay
-from treadle.surfaces.cli.activity import activity, describe_denial
+from treadle.surfaces.cli.item_lines import list_lines
 
 RECORDS = "records.jsonl.gz"
 FOUND = "found.json"
@@ -37,8 +39,8 @@ class Outcome(msgspec.Struct):
     divergence: str
     reworded: list[str]
     """The types of the events whose wording differs."""
-    lines: list[str | None]
-    """The activity line of every event."""
+    lines: list[list[str]]
+    """What the command line prints for every event, without answers."""
 
 
 class Found(msgspec.Struct):
@@ -72,12 +74,12 @@ def check(records: list[tuple[str, Recorded]]) -> list[Outcome]:
 
 
 def _outcome(story: str, record: Recorded, replayed: Replayed) -> Outcome:
-    lines: list[str | None] = []
+    transcript, known = RunTranscript(record.events[0].run_id), dict[str, Item]()
+    lines: list[list[str]] = []
     for event in record.events:
-        lines.append(activity(event.data))
-        if event.type == "tool_call_error":
-            denied: Any = event.data
-            lines += describe_denial(denied, None) if denied.kind == "denied" else ()
+        changed = [change.item for change in transcript.apply(event) if isinstance(change, ItemAdded | ItemChanged)]
+        lines.append([line for item in changed for line in list_lines(item, known.get(item.key))])
+        known |= {item.key: item for item in changed}
     differs = "" if replayed.divergence is None else str(replayed.divergence)
     return Outcome(story, replayed.cannot, differs, [each.type for each in replayed.wording], lines)
 

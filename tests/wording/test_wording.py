@@ -21,7 +21,7 @@ from treadle.domain.ids import AgentId
 from treadle.domain.memories import Memory
 from treadle.ports.memory import FoundMemory, Recall
 from treadle.replay.recording import Recorded
-from treadle.surfaces.cli import activity
+from treadle.surfaces.cli import item_lines
 
 ROOT = Path(__file__).parent.parent.parent
 CAUSES = {
@@ -95,14 +95,18 @@ def test_reworded_code_replays_records_of_the_ordinary_wording_with_wording_diff
     assert reworded >= {"tool_call_error", "run_waiting", "run_end", "hook_blocked", "llm_fallback", "loop_warning"}
 
 
-def test_activity_is_rendered_from_facts(records: list[tuple[str, Recorded]], reworded_replays: Found) -> None:
+def test_lines_are_rendered_from_facts(records: list[tuple[str, Recorded]], reworded_replays: Found) -> None:
     ordinary = [each.lines for each in check(records)]
-    reworded = f"  {reword(activity.REMEDY, activity.__name__)}"
     for outcome, lines in zip(reworded_replays.ordinary, ordinary, strict=True):
-        assert [line is None for line in outcome.lines] == [line is None for line in lines]
-    assert sum(line == f"  {activity.REMEDY}" for lines in ordinary for line in lines) == 1
-    assert sum(line == reworded for each in reworded_replays.ordinary for line in each.lines) == 1
-    assert sum(line == reworded for each in reworded_replays.own for line in each.lines) == 1
+        assert [len(each) for each in outcome.lines] == [len(each) for each in lines]
+    reworded = f"  {reword(item_lines.REMEDY, item_lines.__name__)}"
+    assert _count(ordinary, f"  {item_lines.REMEDY}") == 1
+    for replays in (reworded_replays.ordinary, reworded_replays.own):
+        assert _count([each.lines for each in replays], reworded) == 1
+
+
+def _count(outcomes: list[list[list[str]]], wanted: str) -> int:
+    return sum(line == wanted for lines in outcomes for each in lines for line in each)
 
 
 def test_marks_in_stored_transcripts_do_not_change() -> None:

@@ -6,6 +6,7 @@ Items are ordered by `sequence` and `part`. A `key` identifies an item within it
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from treadle.domain.events.permissions import Decision, Remember
 from treadle.domain.events.run import WaitReason
@@ -318,3 +319,22 @@ class TotalsChanged(Struct, frozen=True, tag="totals_changed", tag_field="change
 
 
 Change = ItemAdded | ItemChanged | TextAppended | LiveReplaced | TotalsChanged
+
+
+def is_live(item: Item) -> bool:
+    """Return whether the model is still writing the item."""
+    return isinstance(item, ThinkingItem | AnswerItem | CallItem) and item.state == "writing"
+
+
+def append_text(item: Item, change: TextAppended) -> Item:
+    """Return an item with text that was added to it."""
+    match item:
+        case ThinkingItem() | AnswerItem() if change.field == "text":
+            return replace(item, text=item.text[: change.offset] + change.text)
+        case CallItem() if change.field == "arguments":
+            return replace(item, arguments=item.arguments[: change.offset] + change.text)
+        case CallItem() if change.field == "output":
+            kept = item.output[: max(0, change.offset - item.output_start)]
+            return replace(item, output=kept + change.text)
+        case _:
+            return item

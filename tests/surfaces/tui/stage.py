@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from tests.patience import HANG_SECONDS
 from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
+from treadle.domain.ids import RunId
 from treadle.ports.model import Model
 from treadle.surfaces.cli.home_link import HomeLink
 from treadle.surfaces.tui.app import TreadleApp
@@ -100,3 +101,8 @@ def read_colours(app: Any) -> set[str]:
             if style is not None and segment.text.strip() and style.color and style.bgcolor:
                 found.add(f"{style.color.name} on {style.bgcolor.name}")
     return found
+
+
+def place(sequence: int = 1, part: int = 0) -> Any:
+    """Return the place of an item."""
+    return {"key": f"{sequence}.{part}", "run_id": RunId("run_1"), "sequence": sequence, "part": part, "at": 0.0}

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from tests.patience import HANG_SECONDS
-from tests.surfaces.tui.stage import AGENT, enter, open_app, read_screen, wait_for
+from tests.surfaces.tui.stage import AGENT, enter, open_app, place, read_screen, wait_for
+from treadle.domain.ids import RunId
+from treadle.domain.transcript import AnswerItem, ItemAdded, NoteItem
 from treadle.operations import runs
 from treadle.operations.run_start import START_LOCAL
 from treadle.surfaces.tui import keys, texts
@@ -17,7 +19,6 @@ from treadle.surfaces.tui.help_screen import make_help
 from treadle.surfaces.tui.prompt_controller import PromptController
 from treadle.surfaces.tui.session_export import export_markdown
 from treadle.surfaces.tui.themes import find_palette
-from treadle.surfaces.tui.transcript import ShownAnswer, ShownNote
 from treadle.surfaces.tui.transcript_view import TranscriptView
 from treadle.testing.models import ScriptedModel, ask, call, say
 
@@ -147,8 +148,9 @@ def test_text_of_models_and_tools_is_never_markup(tmp_path: Path) -> None:
 
     async def show() -> None:
         async with open_app(tmp_path) as (app, pilot):
-            app.chat.transcript.add(ShownAnswer(text=hostile, done=True))
-            app.chat.transcript.add(ShownNote(text=hostile))
+            answer = AnswerItem(text=hostile, **place(1))
+            items = (answer, NoteItem(topic="llm_error", text=hostile, **place(2)))
+            app.chat.transcript.apply(RunId("run_1"), [ItemAdded(item) for item in items])
             app.flash(hostile)
             app.display_state.set_banner("link", hostile)
             shown = "[bold red]x[/] [@click=app.exit]y[/] ␛[2J <U+202E> <b>z</b> [/nothing"

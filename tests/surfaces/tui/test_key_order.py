@@ -9,7 +9,6 @@ from textual.widgets import Input
 from tests.surfaces.tui.stage import open_app, read_screen, wait_for
 from treadle.surfaces.tui.app import TreadleApp
 from treadle.surfaces.tui.picker_screen import PickerRow, PickerScreen
-from treadle.surfaces.tui.transcript import ShownAnswer
 from treadle.surfaces.tui.transcript_view import MAX_PAUSES
 from treadle.testing.models import ScriptedModel, ask, call, say
 
@@ -79,7 +78,7 @@ def test_keys_reach_a_picker_before_its_rows_are_loaded(tmp_path: Path) -> None:
         async with open_app(tmp_path, ScriptedModel(say("One."), say("Two."))) as (app, pilot):
             for text in ("about ships", "about sails"):
                 press_at_once(app, *text, "enter")
-                await wait_for(pilot, lambda: app.chat.facts is not None and app.chat.facts.ended)
+                await wait_for(pilot, lambda: app.chat.run is not None and app.chat.run.ended)
                 press_at_once(app, "ctrl+n")
                 await wait_for(pilot, lambda: app.chat.session_id is None)
             came = asyncio.Event()
@@ -129,7 +128,7 @@ def test_changes_of_the_transcript_wait_for_keys_for_a_limited_time(tmp_path: Pa
                 return True
 
             app.view.is_key_pending = is_pending
-            app.chat.transcript.add(ShownAnswer(text="drawn", done=True))
+            app.chat.transcript.report("drawn")
             app.view.note_change(None)
             await wait_for(pilot, lambda: "drawn" in read_screen(app))
             assert asked[:MAX_PAUSES] == [False] * MAX_PAUSES

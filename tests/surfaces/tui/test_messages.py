@@ -142,7 +142,7 @@ def test_ctrl_c_interrupts_a_run_that_waits_for_a_retry(tmp_path: Path) -> None:
     async def talk() -> None:
         async with open_app(tmp_path, model) as (app, pilot):
             await enter(pilot, "go")
-            await wait_for(pilot, lambda: app.chat.facts is not None and app.chat.facts.retry_at is not None)
+            await wait_for(pilot, lambda: app.chat.run is not None and app.chat.run.retry_at is not None)
             await wait_for_text(app, pilot, "retrying in ")
             await pilot.press("ctrl+c")
             await wait_for(pilot, lambda: app.chat.waits_for == "interrupted")
@@ -237,7 +237,7 @@ def test_thinking_is_hidden_and_shown(tmp_path: Path) -> None:
     async def talk() -> None:
         async with open_app(tmp_path, model) as (app, pilot):
             await enter(pilot, "go")
-            await wait_for(pilot, lambda: app.chat.facts is not None and app.chat.facts.ended)
+            await wait_for(pilot, lambda: app.chat.run is not None and app.chat.run.ended)
             await wait_for_text(app, pilot, "An answer.")
             assert "Some reasons." not in read_screen(app)
             await pilot.press("ctrl+t")
@@ -257,7 +257,7 @@ def test_a_message_that_follows_a_choice_of_the_model_at_once_uses_that_model(
     async def talk() -> None:
         async with open_app(tmp_path, ScriptedModel(say("One."), say("Two."))) as (app, pilot):
             await enter(pilot, "one")
-            await wait_for(pilot, lambda: app.chat.facts is not None and app.chat.facts.ended)
+            await wait_for(pilot, lambda: app.chat.run is not None and app.chat.run.ended)
             real_call, go_on = app.link.call, asyncio.Event()
 
             async def call_slowly(operation: Any, request: Any, **options: Any) -> Any:
@@ -271,8 +271,8 @@ def test_a_message_that_follows_a_choice_of_the_model_at_once_uses_that_model(
             await pilot.pause()
             go_on.set()
             await wait_for_text(app, pilot, "Two.")
-            assert app.chat.facts is not None
-            shown = await real_call(runs.SHOW, runs.ShowRun(app.chat.facts.run_id))
+            assert app.chat.run is not None
+            shown = await real_call(runs.SHOW, runs.ShowRun(app.chat.run.run_id))
             assert shown.model == "other"
 
     asyncio.run(talk())
@@ -284,7 +284,7 @@ def test_messages_and_choices_take_effect_in_their_order(tmp_path: Path, monkeyp
     async def talk() -> None:
         async with open_app(tmp_path, ScriptedModel(say("One."), say("Two."), say("Three."))) as (app, pilot):
             await enter(pilot, "one")
-            await wait_for(pilot, lambda: app.chat.facts is not None and app.chat.facts.ended)
+            await wait_for(pilot, lambda: app.chat.run is not None and app.chat.run.ended)
             first, real_call, go_on = app.chat.session_id, app.link.call, asyncio.Event()
 
             async def call_slowly(operation: Any, request: Any, **options: Any) -> Any:
@@ -314,7 +314,7 @@ def test_a_session_that_cannot_be_opened_leaves_the_current_one(tmp_path: Path) 
     async def talk() -> None:
         async with open_app(tmp_path, ScriptedModel(say("One."), say("Two."))) as (app, pilot):
             await enter(pilot, "one")
-            await wait_for(pilot, lambda: app.chat.facts is not None and app.chat.facts.ended)
+            await wait_for(pilot, lambda: app.chat.run is not None and app.chat.run.ended)
             before = app.chat.session_id
             with pytest.raises(UnknownSession):
                 await app.chat.open_session(SessionId("ses_gone"))

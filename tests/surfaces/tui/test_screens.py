@@ -5,20 +5,29 @@ TREADLE_RECORD_SCREENS=1 records them again; look at the difference before commi
 import asyncio
 import os
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.surfaces.tui.stage import open_app, read_colours, read_screen, wait_for
+from tests.surfaces.tui.stage import open_app, place, read_colours, read_screen, wait_for
 from treadle.domain.ids import AgentId, ApprovalId, RunId, SessionId
+from treadle.domain.transcript import (
+    AnswerItem,
+    CallItem,
+    ChildItem,
+    ItemAdded,
+    MessageItem,
+    NoteItem,
+    ThinkingItem,
+)
 from treadle.operations.approvals import ApprovalView
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.app import TreadleApp
 from treadle.surfaces.tui.chat_state import PendingApproval
 from treadle.surfaces.tui.help_screen import HelpScreen
 from treadle.surfaces.tui.picker_screen import PickerRow, PickerScreen
-from treadle.surfaces.tui.transcript import ChildLine, ShownAnswer, ShownCall, ShownNote, ShownThinking, UserItem
 
 SCREENS = Path(__file__).parent / "screens"
 RUN = RunId("run_1")
@@ -52,18 +61,45 @@ parser.py changed.
 def fill(app: TreadleApp) -> None:
     """Show a conversation that needs no model."""
     app.chat.transcript.clear()
-    child = ChildLine(RunId("run_2"), "reviewer", state="running", doing="read_file parser.py", steps=2)
-    for item in (
-        UserItem(RUN, text="Fix the parser, please."),
-        ShownThinking(RUN, text="It splits at spaces.", done=True, seconds=3.0),
-        ShownCall(RUN, name="edit_file", arguments=EDIT, state="done", result=RESULT, duration_ms=42),
-        ShownCall(RUN, name="bash", arguments=TESTS, state="failed", result="1 failed", duration_ms=2300),
-        ShownCall(RUN, name="agent_spawn", arguments='{"agent": "reviewer"}', state="running", children=[child]),
-        UserItem(RUN, text="Also the date.", kind="steered"),
-        ShownAnswer(RUN, text=ANSWER, done=True),
-        ShownNote(RUN, text="The provider failed twice; retried.", level="warning"),
-    ):
-        app.chat.transcript.add(item)
+    places = map(place, count(1))
+    items = (
+        MessageItem(text="Fix the parser, please.", **next(places)),
+        ThinkingItem(text="It splits at spaces.", duration_ms=3000, **next(places)),
+        CallItem(
+            call_id="a",
+            name="edit_file",
+            arguments=EDIT,
+            state="done",
+            result=RESULT,
+            duration_ms=42,
+            **next(places),
+        ),
+        CallItem(
+            call_id="b",
+            name="bash",
+            arguments=TESTS,
+            state="failed",
+            result="1 failed",
+            duration_ms=2300,
+            **next(places),
+        ),
+        CallItem(
+            call_id="c", name="agent_spawn", arguments='{"agent": "reviewer"}', state="running", **next(places)
+        ),
+        ChildItem(
+            child_run_id=RunId("run_2"),
+            agent="reviewer",
+            call_id="c",
+            role="spawn",
+            doing="read_file parser.py",
+            steps=2,
+            **next(places),
+        ),
+        MessageItem(text="Also the date.", delivery="steer", **next(places)),
+        AnswerItem(text=ANSWER, **next(places)),
+        NoteItem(topic="llm_error", text="The provider failed twice; retried.", level="warning", **next(places)),
+    )
+    app.chat.transcript.apply(RUN, [ItemAdded(item) for item in items])
 
 
 def make_approval() -> PendingApproval:

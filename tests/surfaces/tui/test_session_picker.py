@@ -26,7 +26,7 @@ async def talk_twice(app: TreadleApp, pilot: Pilot[Any]) -> None:
     """Have the sessions `ships` and `sails`, and open the list with a third one in use."""
     for text in ("ships", "sails"):
         await pilot.press(*text, "enter")
-        await wait_for(pilot, lambda: app.chat.facts is not None and app.chat.facts.ended)
+        await wait_for(pilot, lambda: app.chat.run is not None and app.chat.run.ended)
         await pilot.press("ctrl+n")
         await wait_for(pilot, lambda: app.chat.session_id is None)
     await pilot.press("f2")

@@ -56,6 +56,8 @@ class ChildFold:
                 key = f"{child.key}.{event.sequence}"
                 found = _make_child(event, data, key=key, depth=child.depth + 1)
                 self._put(replace(found, run_id=child.run_id, sequence=child.sequence, part=child.part + 1))
+            case e.AgentWaiting() | e.AgentAnswered() | e.AgentEnd():
+                self.apply(event)
             case e.RunEnd() as data:
                 self._change(event.run_id, state="ended", status=data.status, outcome=data.outcome, doing="")
             case _:

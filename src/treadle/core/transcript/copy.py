@@ -3,11 +3,7 @@
 from collections.abc import Iterable
 from typing import assert_never
 
-from msgspec.structs import replace
-
 from treadle.domain.transcript import (
-    AnswerItem,
-    CallItem,
     Change,
     Item,
     ItemAdded,
@@ -15,8 +11,9 @@ from treadle.domain.transcript import (
     LiveReplaced,
     RunTotals,
     TextAppended,
-    ThinkingItem,
     TotalsChanged,
+    append_text,
+    is_live,
 )
 
 
@@ -37,8 +34,9 @@ class TranscriptCopy:
         match change:
             case ItemAdded(item) | ItemChanged(item):
                 self._items[item.key] = item
-            case TextAppended():
-                self._append(change)
+            case TextAppended(key=key):
+                if key in self._items:
+                    self._items[key] = append_text(self._items[key], change)
             case LiveReplaced(items):
                 self._items = {key: item for key, item in self._items.items() if not is_live(item)}
                 self._items |= {item.key: item for item in items}
@@ -46,21 +44,3 @@ class TranscriptCopy:
                 self.totals = totals
             case _:
                 assert_never(change)
-
-    def _append(self, change: TextAppended) -> None:
-        item = self._items.get(change.key)
-        match item:
-            case ThinkingItem() | AnswerItem() if change.field == "text":
-                self._items[change.key] = replace(item, text=item.text[: change.offset] + change.text)
-            case CallItem() if change.field == "arguments":
-                self._items[change.key] = replace(item, arguments=item.arguments[: change.offset] + change.text)
-            case CallItem() if change.field == "output":
-                kept = item.output[: max(0, change.offset - item.output_start)]
-                self._items[change.key] = replace(item, output=kept + change.text)
-            case _:
-                pass
-
-
-def is_live(item: Item) -> bool:
-    """Return whether the model is still writing the item."""
-    return isinstance(item, ThinkingItem | AnswerItem | CallItem) and item.state == "writing"

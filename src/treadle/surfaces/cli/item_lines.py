@@ -13,8 +13,6 @@ NARROW, WIDE = WIDTH, 1000
 """Maximum characters of a call: in a file, and on a terminal."""
 REMEDY = "to have such calls run: answer with `treadle run --yes`, or run it at a terminal"
 DELEGATIONS = frozenset(DELEGATION_TOOLS.values())
-OWN_TOPICS = ("llm_error", "run_waiting")
-"""Topics of notes that the end of the run or the command that follows it reports."""
 INDENTED = ("mcp_connected", "mcp_disconnected", "redacted")
 """Topics of notes that belong to what is above, apart from those about a call."""
 
@@ -85,9 +83,9 @@ def _list_child_lines(child: ChildItem, before: ChildItem | None) -> Iterator[st
 
 
 def _list_note_lines(note: NoteItem, before: NoteItem | None) -> Iterator[str]:
-    is_wait = note.topic == "run_waiting" and not note.text.startswith("waiting:")
-    if note.level == "detail" or note.topic == "llm_error" or is_wait:
-        return
+    is_parked = note.topic == "run_waiting" and note.level == "warning"
+    if note.level == "detail" or note.topic == "llm_error" or is_parked:
+        return  # the end of the run, or the command that follows it, says it
     if before is not None and (note.wake_at is None or note.text == before.text):
         return  # the countdown of a retry has ended
     margin = "  " if note.call_id or note.topic in INDENTED else ""

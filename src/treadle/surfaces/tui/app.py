@@ -38,7 +38,6 @@ from treadle.surfaces.tui.status_line import StatusLine
 from treadle.surfaces.tui.terminal_loan import lend_terminal
 from treadle.surfaces.tui.terminal_loss import CHECK_SECONDS, TerminalLoss
 from treadle.surfaces.tui.themes import PLAIN_NAME, choose_theme, find_palette, make_textual_themes
-from treadle.surfaces.tui.transcript import ShownAnswer
 from treadle.surfaces.tui.transcript_view import TranscriptView
 
 Result = TypeVar("Result")
@@ -160,7 +159,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         if not self.chat.transcript.items:
             folder = one_line(str(self.folder))
             text = texts.WELCOME.format(agent=one_line(self.chat.agent_name), folder=folder)
-            self.chat.transcript.add(ShownAnswer(text=text, done=True, source="report"))
+            self.chat.transcript.report(text)
 
     @property
     def folder(self) -> Path:
@@ -251,14 +250,14 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
 
     async def stop_run(self) -> None:
         """Interrupt the run; cancel it if it is interrupted already."""
-        facts = self.chat.facts
-        if facts is None or facts.ended:
+        run = self.chat.run
+        if run is None or run.ended:
             return
-        if facts.waits_for == "interrupted" or self._interrupted_run == facts.run_id:
+        if run.waits_for == "interrupted" or self._interrupted_run == run.run_id:
             self.flash(texts.CANCELLING)
             await self.chat.cancel()
         else:
-            self._interrupted_run = facts.run_id
+            self._interrupted_run = run.run_id
             self.flash(texts.INTERRUPTING)
             await self.chat.interrupt()
 

@@ -2,15 +2,15 @@
 
 from collections.abc import AsyncIterator
 
+from treadle.domain.transcript import CallItem
 from treadle.operations.operation import Caller
 from treadle.operations.run_inspection import OUTPUT, ReadOutput
-from treadle.surfaces.tui.transcript import ShownCall
 
 
-async def read_output(caller: Caller, item: ShownCall) -> AsyncIterator[str]:
+async def read_output(caller: Caller, item: CallItem) -> AsyncIterator[str]:
     """Yield the parts of what a call has returned, or of what it has printed so far. The transcript holds a result
     that is not truncated; only others are read."""
-    if not item.truncated or item.run_id is None:
+    if not item.truncated:
         yield item.result if item.is_final else item.output
         return
     start, length = 0, 1

@@ -1,16 +1,25 @@
 """One conversation: sends what the user types, follows the runs of the session, and keeps the transcript."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from contextlib import aclosing, suppress
 from contextvars import copy_context
 
-from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event
 from treadle.domain.errors import ConfigError, InvalidState, StoreError, TreadleError, UsageError
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Image, Message, Text, user
+from treadle.domain.transcript import (
+    ApprovalItem,
+    Change,
+    ChildItem,
+    EndItem,
+    ItemAdded,
+    ItemChanged,
+    QuestionItem,
+    TotalsChanged,
+)
 from treadle.operations import approvals, run_control, runs, sessions
 from treadle.operations.approval_service import Answer
 from treadle.operations.event_source import follow_without_resets
@@ -26,6 +35,7 @@ from treadle.surfaces.cli.home_link import HomeLink, LinkState
 from treadle.surfaces.cli.session_folder import find_agent_folder, use_folder
 from treadle.surfaces.cli.session_runs import find_next_run
 from treadle.surfaces.tui.attachments import to_sent_attachment
+from treadle.surfaces.tui.chat_run import ChatRun
 from treadle.surfaces.tui.chat_state import (
     ChatListener,
     ForkSource,
@@ -33,23 +43,17 @@ from treadle.surfaces.tui.chat_state import (
     PendingApproval,
     PendingQuestion,
     QueuedMessage,
-    Totals,
+    SessionTotals,
 )
 from treadle.surfaces.tui.model_choice import check_model
 from treadle.surfaces.tui.pending import find_pending
-from treadle.surfaces.tui.run_events import RunReader
-from treadle.surfaces.tui.run_facts import RunFacts
-from treadle.surfaces.tui.session_pages import SessionPages
+from treadle.surfaces.tui.session_pages import EarlierRun, SessionPages
 from treadle.surfaces.tui.transcript import SessionTranscript
 from treadle.system.workspace_identity import find_workspace
 
 BY = "terminal"
-ASKING = (
-    e.RunWaiting, e.AgentWaiting, e.ApprovalRequested, e.ApprovalDecided, e.ApprovalExpired, e.ClarifyRequested,
-    e.ClarifyAnswered, e.AgentAnswered, e.RunEnd,
-)  # fmt: skip
-"""Events after which the pending approvals and questions may differ."""
-
+STARTS_OR_ENDS = ("run_queued", "run_start", "run_end", "cancel_requested")
+"""Events after which another run of the session may be in progress."""
 RECONNECT_SECONDS = 0.3
 
 
@@ -66,10 +70,11 @@ class Chat:
         self.title = ""
         self.queued: list[QueuedMessage] = []
         self.pending: list[Pending] = []
-        self.totals = Totals()
+        self.totals = SessionTotals()
         self._listener = listener
         self.transcript = SessionTranscript(listener.show_change)
-        self._reader: RunReader | None = None
+        self.run: ChatRun | None = None
+        """The current run, or the last one."""
         self._last_shown: RunId | None = None
         self._pages: SessionPages | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -82,19 +87,14 @@ class Chat:
     # ── The state ──
 
     @property
-    def facts(self) -> RunFacts | None:
-        """The current run, or the last one."""
-        return None if self._reader is None else self._reader.facts
-
-    @property
     def is_busy(self) -> bool:
         """Return whether a run of the session is in progress, or waits."""
-        return self.facts is not None and not self.facts.ended
+        return self.run is not None and not self.run.ended
 
     @property
     def waits_for(self) -> str | None:
         """Return what the run waits for, if it waits."""
-        return self.facts.waits_for if self.facts is not None and not self.facts.ended else None
+        return None if self.run is None else self.run.waits_for
 
     @property
     def has_earlier(self) -> bool:
@@ -140,8 +140,8 @@ class Chat:
         else:
             detail, found = None, []
         await self._stop_following()
-        self.session_id, self.title, self._pages, self._reader = session_id, "", None, None
-        self.queued, self.pending, self.totals, self._last_shown = [], [], Totals(), None
+        self.session_id, self.title, self._pages, self.run = session_id, "", None, None
+        self.queued, self.pending, self.totals, self._last_shown = [], [], SessionTotals(), None
         self.transcript.clear()
         if detail is not None:
             self.title, self.model = detail.title, detail.model
@@ -163,10 +163,10 @@ class Chat:
         pages = self._pages
         if pages is None or not pages.has_more:
             return False
-        items, facts = await pages.read_page()
+        items, past = await pages.read_page()
         if pages is not self._pages:
             return False  # another session was opened meanwhile
-        for each in facts:
+        for each in past:
             self.totals.add_earlier(each)
         self.transcript.prepend(items)
         return True
@@ -181,7 +181,7 @@ class Chat:
             found = list(reversed(await list_items(self.link, runs.LIST, wanted, 50)))
             if session_id != self.session_id:
                 return
-            current = self.facts.run_id if self.facts is not None and self.is_busy else None
+            current = self.run.run_id if self.run is not None and self.is_busy else None
             if (
                 current is None
                 and (run := await find_next_run(self.link, session_id, self._last_shown)) is not None
@@ -206,11 +206,11 @@ class Chat:
 
     def _follow(self, run: RunView) -> None:
         self._last_shown = run.run_id
-        if self._reader is None or self._reader.facts.run_id != run.run_id:
-            self._reader = RunReader(run.run_id, self.transcript)
+        if self.run is None or self.run.run_id != run.run_id:
+            self.run = ChatRun(run.run_id, self.transcript)
         if self._following is not None and not self._following.done():
             self._following.cancel()
-        self._following = asyncio.create_task(self._read_run(self._reader))
+        self._following = asyncio.create_task(self._read_run(self.run))
 
     async def _stop_following(self) -> None:
         if self._following is not None:
@@ -218,32 +218,39 @@ class Chat:
             await asyncio.wait({self._following})
             self._following = None
 
-    async def _read_run(self, reader: RunReader) -> None:
-        facts = reader.facts
+    async def _read_run(self, run: ChatRun) -> None:
         try:
-            async with aclosing(follow_without_resets(self.link, facts.run_id, facts.sequence)) as events:
+            async with aclosing(follow_without_resets(self.link, run.run_id, run.sequence)) as events:
                 async for event in events:
-                    before = facts.state
-                    reader.apply(event)
-                    if event.durable:
-                        self._show_event(event, reader)
-                    elif facts.state != before:
+                    before = run.totals
+                    self._note_changes(run.apply(event))
+                    if run.totals is not before:
                         self._listener.show_state()
+                    if run.waits_for != before.waiting_for and run.waits_for in ("interrupted", "unavailable"):
+                        self._listener.show_end(run)
         except StoreError:
             pass  # the link reports it, and the run is followed again afterwards
         except TreadleError as error:
             self._listener.show_error(str(error))
-        if facts.ended:
-            self.totals.add(facts)
-            self._listener.show_end(facts)
+        if run.ended:
+            self.totals.add(EarlierRun(run.run_id, run.totals))
+            self._listener.show_end(run)
             self._spawn(self.sync())
 
-    def _show_event(self, event: Event, reader: RunReader) -> None:
-        self._listener.show_state()
-        if isinstance(event.data, ASKING):
-            self._spawn(self.refresh_pending())
-        if isinstance(event.data, e.RunWaiting) and reader.facts.waits_for in ("interrupted", "unavailable"):
-            self._listener.show_end(reader.facts)
+    def _note_changes(self, changes: Sequence[Change]) -> None:
+        """Read the pending approvals and questions again if they may differ."""
+        for change in changes:
+            match change:
+                case ItemAdded(item) | ItemChanged(item):
+                    is_running = isinstance(item, ChildItem) and item.state == "running" and not self.pending
+                    if isinstance(item, ApprovalItem | QuestionItem | ChildItem | EndItem) and not is_running:
+                        self._spawn(self.refresh_pending())
+                        return
+                case TotalsChanged(totals) if totals.status == "waiting":
+                    self._spawn(self.refresh_pending())
+                    return
+                case _:
+                    pass
 
     async def _feed(self) -> None:
         """Watch all runs: other surfaces start runs in this session, and child runs do their work."""
@@ -260,12 +267,10 @@ class Chat:
 
     def _handle_event(self, event: Event) -> None:
         if event.session_id == self.session_id:
-            if isinstance(event.data, e.RunQueued | e.RunEnd | e.CancelRequested | e.RunStart):
+            if event.type in STARTS_OR_ENDS:
                 self._spawn(self.sync())
-        elif self._reader is not None and event.run_id in self._reader.children:
-            self._reader.apply_to_child(event)
-            if isinstance(event.data, ASKING):
-                self._spawn(self.refresh_pending())
+        elif self.run is not None and event.run_id in self.run.children:
+            self._note_changes(self.run.apply(event))
 
     def _on_link_change(self, state: LinkState, detail: str) -> None:
         self._context.copy().run(self._listener.show_link, state, detail)
@@ -274,17 +279,17 @@ class Chat:
 
     async def _reconnect(self) -> None:
         """Follow the run again after another process has taken the home."""
-        reader = self._reader
-        if reader is not None and not reader.facts.ended:
+        run = self.run
+        if run is not None and not run.ended:
             await self._stop_following()
-            self._following = asyncio.create_task(self._read_run(reader))
+            self._following = asyncio.create_task(self._read_run(run))
         await self.sync()
         await self.refresh_pending()
 
     async def refresh_pending(self) -> None:
         """Read which approvals and questions of the run and its child runs are open."""
-        facts = self.facts
-        found = [] if facts is None or facts.ended else await find_pending(self.link, facts.run_id)
+        run = self.run
+        found = [] if run is None or run.ended else await find_pending(self.link, run.run_id)
         if [each.key for each in found] != [each.key for each in self.pending]:
             self.pending = found
             self._listener.show_pending()
@@ -309,11 +314,11 @@ class Chat:
         not get it."""
         async with self._order:
             if self.is_busy and not text.startswith("/"):
-                assert self.facts is not None
+                assert self.run is not None
                 with suppress(InvalidState):  # it has just ended, or works in another folder
                     sent = tuple(map(to_sent_attachment, parts))
                     here = find_workspace(find_agent_folder(self.spec()))
-                    request = SteerRun(self.facts.run_id, text, "steer", sent, here)
+                    request = SteerRun(self.run.run_id, text, "steer", sent, here)
                     await self.link.call(run_control.STEER, request, key=self.link.make_key())
                     return
             await self._submit(user(text, *parts))
@@ -356,19 +361,19 @@ class Chat:
         self.spec()  # raises an error for an agent that cannot be read
 
     async def interrupt(self) -> None:
-        if self.facts is not None:
+        if self.run is not None:
             with suppress(InvalidState):
-                await self.link.call(run_control.INTERRUPT, StopRun(self.facts.run_id, "Interrupted by the user."))
+                await self.link.call(run_control.INTERRUPT, StopRun(self.run.run_id, "Interrupted by the user."))
 
     async def cancel(self) -> None:
-        if self.facts is not None:
+        if self.run is not None:
             with suppress(InvalidState):
-                await self.link.call(run_control.CANCEL, StopRun(self.facts.run_id, "asked for by the user"))
+                await self.link.call(run_control.CANCEL, StopRun(self.run.run_id, "asked for by the user"))
 
     async def resume(self) -> None:
-        if self.facts is not None:
+        if self.run is not None:
             with suppress(InvalidState):
-                await self.link.call(run_control.RESUME, runs.OneRun(self.facts.run_id))
+                await self.link.call(run_control.RESUME, runs.OneRun(self.run.run_id))
 
     async def decide(self, approval: PendingApproval, answer: Answer) -> None:
         """Decide an approval. Raise InvalidState if it was decided elsewhere, UsageError for wrong arguments."""

@@ -4,11 +4,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from treadle.domain.ids import RunId
+from treadle.domain.transcript import RunTotals
 from treadle.operations import runs
 from treadle.operations.approvals import ApprovalView
 from treadle.surfaces.cli.home_link import LinkState
-from treadle.surfaces.tui.run_facts import RunFacts
-from treadle.surfaces.tui.transcript import Item
+from treadle.surfaces.tui.chat_run import ChatRun
+from treadle.surfaces.tui.session_pages import EarlierRun
+from treadle.surfaces.tui.transcript import ShownItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,8 @@ class QueuedMessage:
 
 
 @dataclass(slots=True)
-class Totals:
-    """What the runs of the session have used, as far as they were read."""
+class SessionTotals:
+    """What the runs of the session have used with their child runs, as far as they were read."""
 
     tokens: int = 0
     cost: float = 0.0
@@ -71,34 +73,34 @@ class Totals:
     window: int = 0
     _knows_context: bool = False
 
-    def add(self, facts: RunFacts) -> None:
+    def add(self, run: EarlierRun) -> None:
         """Add a run that is later than all others."""
-        self._count(facts)
-        self._note_context(facts)
+        self._count(run)
+        self._note_context(run.totals)
 
-    def add_earlier(self, facts: RunFacts) -> None:
+    def add_earlier(self, run: EarlierRun) -> None:
         """Add a run that is earlier than all others."""
-        self._count(facts)
+        self._count(run)
         if not self._knows_context:
-            self._note_context(facts)
+            self._note_context(run.totals)
 
-    def _note_context(self, facts: RunFacts) -> None:
+    def _note_context(self, totals: RunTotals) -> None:
         """Keep how full the window is. Runs of commands do not call the model, and change it only by a reset."""
-        self.window = facts.window or self.window
-        if facts.context or facts.has_new_conversation:
-            self.context, self._knows_context = facts.context, True
+        self.window = totals.context_window or self.window
+        if totals.context_tokens or totals.has_new_conversation:
+            self.context, self._knows_context = totals.context_tokens, True
 
-    def _count(self, facts: RunFacts) -> None:
-        self.runs.add(facts.run_id)
-        self.tokens += facts.input_tokens + facts.output_tokens
-        self.cost += facts.cost
-        self.unpriced = self.unpriced or facts.unpriced
+    def _count(self, run: EarlierRun) -> None:
+        self.runs.add(run.run_id)
+        self.tokens += run.totals.input_tokens + run.totals.output_tokens
+        self.cost += run.totals.tree_cost or 0.0
+        self.unpriced = self.unpriced or run.totals.tree_unpriced_calls > 0
 
 
 class ChatListener:
     """What a display does when the conversation changes. The default does nothing."""
 
-    def show_change(self, item: Item | None) -> None:
+    def show_change(self, item: ShownItem | None) -> None:
         """The transcript changed: one item, or None for many."""
 
     def show_state(self) -> None:
@@ -107,7 +109,7 @@ class ChatListener:
     def show_pending(self) -> None:
         """The approvals and questions changed."""
 
-    def show_end(self, facts: RunFacts) -> None:
+    def show_end(self, run: ChatRun) -> None:
         """A run has ended, or waits for the user."""
 
     def show_link(self, state: LinkState, detail: str) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from treadle.domain.errors import TreadleError, UsageError
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.money import format_cost
+from treadle.domain.transcript import CallItem, MessageItem
 from treadle.operations import runs, sessions
 from treadle.surfaces.cli.output import short_id
 from treadle.surfaces.cli.terminal import inert
@@ -21,7 +22,7 @@ from treadle.surfaces.tui.session_export import export_markdown
 from treadle.surfaces.tui.session_pages import SessionPages
 from treadle.surfaces.tui.session_picker import SessionPicker
 from treadle.surfaces.tui.themes import DARK, LIGHT, NAMES
-from treadle.surfaces.tui.transcript import ShownAnswer, ShownCall, UserItem
+from treadle.surfaces.tui.transcript import list_calls
 
 if TYPE_CHECKING:
     from treadle.surfaces.tui.picker_screen import Picked, PickerRow, PickerScreen
@@ -125,21 +126,21 @@ class CommandRunner:
         app = self._app
         if session_id is None:
             raise UsageError(texts.NO_SESSION)
-        said = list[UserItem]()
+        said = list[MessageItem]()
 
         async def load() -> list[PickerRow]:
             found = list((await app.link.call(sessions.RUNS, sessions.RunsOfSession(session_id))).items)
             pages = SessionPages(app.link, found)
             while pages.has_more and len(said) < 200:
                 items, _ = await pages.read_page()
-                said[:0] = [item for item in items if isinstance(item, UserItem) and item.kind == "message"]
-            return [PickerRow(str(index), item.text, item.run_id or "") for index, item in enumerate(said)][::-1]
+                said[:0] = [item for item in items if isinstance(item, MessageItem) and item.delivery == "message"]
+            return [PickerRow(str(index), item.text, item.run_id) for index, item in enumerate(said)][::-1]
 
         picked = await self._pick(PickerScreen(app.palette, texts.FORK_TITLE, texts.FORK_HINT, load))
         if picked is None:
             return
         item = said[int(picked.key)]
-        app.input.fork_source = None if item.run_id is None else ForkSource(RunId(item.run_id), folder)
+        app.input.fork_source = ForkSource(item.run_id, folder)
         app.input.enter("fork", item.text)
 
     # ── Models and agents ──
@@ -193,7 +194,7 @@ class CommandRunner:
 
     def _report(self, text: str) -> None:
         """Show something about the session in the transcript."""
-        self._app.chat.transcript.add(ShownAnswer(text=text, done=True, source="report"))
+        self._app.chat.transcript.report(text)
         self._app.view.follow_end()
 
     def show_output(self) -> None:
@@ -204,12 +205,12 @@ class CommandRunner:
         app = self._app
         items = app.chat.transcript.items
         shown = app.view.last_visible
-        calls = [item for item in items if isinstance(item, ShownCall) and (item.result or item.output)]
+        calls = [call for call in app.chat.transcript.calls if call.result or call.output]
         if not calls:
             app.flash(texts.NO_OUTPUT)
             return
         end = next((index for index, item in enumerate(items) if item is shown), len(items))
-        before = sum(isinstance(item, ShownCall) and bool(item.result or item.output) for item in items[: end + 1])
+        before = len([call for call in list_calls(items[: end + 1]) if call.result or call.output])
         app.push_screen(
             OutputScreen(app.palette, calls, max(0, before - 1), lambda item: read_output(app.link, item))
         )
@@ -303,7 +304,7 @@ def _describe_agent(app: ControlledApp, name: str) -> str:
         return str(error)
 
 
-def _find_path(call: ShownCall) -> str:
+def _find_path(call: CallItem) -> str:
     from treadle.surfaces.cli.call_view import decode
 
     return str((decode(call.arguments).values or {}).get("path", ""))

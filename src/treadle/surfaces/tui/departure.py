@@ -60,7 +60,7 @@ class Departure:
             return
         self.is_moving = True
         self._app.display_state.set_banner("link", texts.MOVING)
-        start_background_process(self._app.chat.facts.run_id if self._app.chat.facts is not None else None)
+        start_background_process(self._app.chat.run.run_id if self._app.chat.run is not None else None)
 
     def on_home_released(self) -> None:
         """The home was handed over: nothing is left to do here."""
@@ -81,7 +81,7 @@ class Departure:
 
     def _make(self, kind: LeavingKind) -> Leaving:
         chat = self._app.chat
-        return Leaving(kind, chat.facts.run_id if chat.facts is not None else None, chat.session_id)
+        return Leaving(kind, chat.run.run_id if chat.run is not None else None, chat.session_id)
 
 
 def waits_for_user(chat: Chat) -> bool:

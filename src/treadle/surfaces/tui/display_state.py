@@ -6,13 +6,14 @@ from rich.text import Text
 from textual.timer import Timer
 
 from treadle.domain.errors import TreadleError
+from treadle.domain.transcript import MessageItem
 from treadle.surfaces.cli.home_link import LinkState
 from treadle.surfaces.cli.terminal import one_line
 from treadle.surfaces.tui import texts
+from treadle.surfaces.tui.chat_run import ChatRun
 from treadle.surfaces.tui.chat_state import ChatListener
 from treadle.surfaces.tui.controlled_app import BannerKind, ControlledApp
-from treadle.surfaces.tui.run_facts import RunFacts
-from treadle.surfaces.tui.transcript import Item, UserItem
+from treadle.surfaces.tui.transcript import ShownItem
 
 TICK_SECONDS = 0.5
 STATUS_SECONDS = 0.1
@@ -40,10 +41,10 @@ class DisplayState(ChatListener):
 
     # ── The conversation ──
 
-    def show_change(self, item: Item | None) -> None:
+    def show_change(self, item: ShownItem | None) -> None:
         self._app.view.note_change(item)
-        if isinstance(item, UserItem):
-            self._app.history.confirm(item.text)
+        if item is not None and isinstance(item.item, MessageItem):
+            self._app.history.confirm(item.item.text)
 
     def show_state(self) -> None:
         """Draw the status line soon. Many changes are drawn once."""
@@ -54,12 +55,12 @@ class DisplayState(ChatListener):
     def show_pending(self) -> None:
         self._app.review.show()
 
-    def show_end(self, facts: RunFacts) -> None:
+    def show_end(self, run: ChatRun) -> None:
         """Ring when a long run has ended, or waits for the user."""
         app = self._app
-        is_long = facts.started_at > 0 and time.time() - facts.started_at >= LONG_RUN_SECONDS
+        is_long = run.totals.elapsed_ms(time.time()) >= LONG_RUN_SECONDS * 1000
         if app.preferences.bell and (is_long or not self._is_focused):
-            text = texts.BELL_DONE if facts.ended else texts.BELL_WAITS
+            text = texts.BELL_DONE if run.ended else texts.BELL_WAITS
             app.ring(text.format(agent=one_line(app.chat.agent_name)))
         self.show_state()
 
@@ -145,9 +146,9 @@ class DisplayState(ChatListener):
 
     def _model_name(self) -> str:
         chat = self._app.chat
-        facts, chosen = chat.facts, chat.model
-        if facts is not None and facts.provider and chosen is None:
-            return f"{facts.provider}/{facts.model}"
+        run, chosen = chat.run, chat.model
+        if run is not None and run.totals.provider and chosen is None:
+            return f"{run.totals.provider}/{run.totals.model}"
         key = (chat.agent_name, chosen)
         if self._known_model[0] != key or not self._known_model[1]:  # reading the file of the agent takes a while
             try:
@@ -159,14 +160,14 @@ class DisplayState(ChatListener):
     # ── The banner ──
 
     def _show_model_banner(self) -> None:
-        facts = self._app.chat.facts
+        run = self._app.chat.run
         if self._banner_kind == "link":
             return
-        if facts is not None and not facts.ended and facts.retry_at is not None and facts.failure:
-            left = max(0, round(facts.retry_at - time.time()))
-            self.set_banner("model", texts.RETRY.format(failure=facts.failure, seconds=f"{left} s"))
-        elif facts is not None and not facts.ended and facts.waits_for == "unavailable":
-            self.set_banner("model", texts.UNAVAILABLE.format(detail=facts.detail))
+        if run is not None and run.retry_at is not None and run.totals.failure:
+            left = max(0, round(run.retry_at - time.time()))
+            self.set_banner("model", texts.RETRY.format(failure=run.totals.failure, seconds=f"{left} s"))
+        elif run is not None and run.waits_for == "unavailable":
+            self.set_banner("model", texts.UNAVAILABLE.format(detail=run.totals.detail))
         elif self._banner_kind == "model":
             self.set_banner("", "")
 

@@ -12,6 +12,7 @@ from typing import Any
 from treadle.domain.errors import TreadleError, UsageError
 from treadle.domain.ids import SessionId
 from treadle.domain.permissions import describe_destruction
+from treadle.domain.transcript import AnswerItem, MessageItem, NoteItem
 from treadle.operations.approval_service import Answer as Decided
 from treadle.surfaces.cli.call_view import describe_offer, quote_lines, readable_json, show_change
 from treadle.surfaces.cli.home_link import HomeLink, LinkState
@@ -20,6 +21,7 @@ from treadle.surfaces.cli.terminal import inert, one_line, reveal_line
 from treadle.surfaces.markdown.stream import MarkdownStream
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat import BY, Chat
+from treadle.surfaces.tui.chat_run import ChatRun
 from treadle.surfaces.tui.chat_state import ChatListener, Pending, PendingApproval
 from treadle.surfaces.tui.commands import find_command, list_commands, looks_like_command
 from treadle.surfaces.tui.departure import (
@@ -32,10 +34,9 @@ from treadle.surfaces.tui.departure import (
 from treadle.surfaces.tui.item_view import MARGIN, MAX_WIDTH, render_item
 from treadle.surfaces.tui.line_reader import LineReader
 from treadle.surfaces.tui.run_commands import change_run
-from treadle.surfaces.tui.run_facts import RunFacts
 from treadle.surfaces.tui.terminal_output import find_colours, format_lines
 from treadle.surfaces.tui.themes import PLAIN_NAME, find_palette, make_terminal_palette
-from treadle.surfaces.tui.transcript import Item, ShownAnswer, ShownNote, UserItem
+from treadle.surfaces.tui.transcript import ShownItem
 
 SUPPORTED = ("/help", "/new", "/model", "/queue", "/unqueue", "/resume", "/cancel", "/quit")
 """The commands of the UI that this mode has; session commands go to the session."""
@@ -51,9 +52,9 @@ class InlineChat(ChatListener):
         self._colours = colours
         self._palette = find_palette(PLAIN_NAME) if colours is None else make_terminal_palette()
         self._printed: set[int] = set()
-        self._kept: list[Item] = []
+        self._kept: list[ShownItem] = []
         """Printed items, so that their identities are not used again."""
-        self._live: tuple[ShownAnswer, MarkdownStream, int, int] | None = None
+        self._live: tuple[ShownItem, MarkdownStream, int, int] | None = None
         """The answer that is being printed, how much of it was read, and how many of its lines were printed."""
         self._stopping: asyncio.Future[None] | None = None
         self._input = LineReader(lambda: self._say(texts.INLINE_CUT))
@@ -279,58 +280,58 @@ class InlineChat(ChatListener):
         if sys.stdout.isatty():
             self._write("\a")
 
-    def show_change(self, item: Item | None) -> None:
+    def show_change(self, item: ShownItem | None) -> None:
         self._print_items()
 
     def _print_items(self) -> None:
         """Print what is finished, in order."""
-        for item in self._chat.transcript.items:
-            if id(item) in self._printed:
+        for shown in self._chat.transcript.items:
+            if id(shown) in self._printed:
                 continue
-            if isinstance(item, ShownAnswer) and not item.done:
-                self._print_stream(item)
+            if isinstance(shown.item, AnswerItem) and not shown.is_final:
+                self._print_stream(shown, shown.item)
                 return
-            if not item.is_final:
+            if not shown.is_final:
                 return
-            self._print_item(item)
-            self._printed.add(id(item))
-            self._kept.append(item)
+            self._print_item(shown)
+            self._printed.add(id(shown))
+            self._kept.append(shown)
 
-    def _print_item(self, item: Item) -> None:
-        if self._live is not None and self._live[0] is item:
-            assert isinstance(item, ShownAnswer)
-            self._print_stream(item)
+    def _print_item(self, shown: ShownItem) -> None:
+        item = shown.item
+        if self._live is not None and self._live[0] is shown and isinstance(item, AnswerItem):
+            self._print_stream(shown, item)
             self._live = None
             return
-        if isinstance(item, UserItem) and item.kind == "message" and item.run_id is not None and self._is_own(item):
+        if isinstance(item, MessageItem) and item.delivery == "message" and self._is_own(item):
             return  # the terminal has shown what was typed
-        lines = render_item(item, self._width, self._palette, details=False, thinking=False)
+        lines = render_item(shown, self._width, self._palette, details=False, thinking=False)
         self._write(format_lines(lines, self._colours))
-        if isinstance(item, ShownNote) and item.details and item.run_id is not None:
+        if isinstance(item, NoteItem) and item.details:
             self._say(texts.INLINE_RECALLED.format(run=short_id(item.run_id)))
 
-    def _is_own(self, item: UserItem) -> bool:
-        facts = self._chat.facts
-        return facts is not None and facts.run_id == item.run_id and not facts.ended
+    def _is_own(self, item: MessageItem) -> bool:
+        run = self._chat.run
+        return run is not None and run.run_id == item.run_id and not run.ended
 
-    def _print_stream(self, item: ShownAnswer) -> None:
+    def _print_stream(self, shown: ShownItem, item: AnswerItem) -> None:
         """Print the paragraphs of an answer that are finished."""
-        if self._live is None or self._live[0] is not item:
+        if self._live is None or self._live[0] is not shown:
             stream = MarkdownStream(min(self._width - len(MARGIN) - 1, MAX_WIDTH), self._palette)
-            self._live = (item, stream, 0, 0)
+            self._live = (shown, stream, 0, 0)
             self._write("\n")
         _, stream, consumed, printed = self._live
         stream.append(item.text[consumed:])
-        if item.done:
+        if shown.is_final:
             stream.finish()
         else:
             stream.update()
         lines = stream.finished_lines[printed:]
         if lines:
             self._write(format_lines(lines, self._colours))
-        self._live = (item, stream, len(item.text), len(stream.finished_lines))
+        self._live = (shown, stream, len(item.text), len(stream.finished_lines))
 
-    def show_end(self, facts: RunFacts) -> None:
+    def show_end(self, run: ChatRun) -> None:
         self._print_items()
         self._prompt()
 
@@ -351,11 +352,11 @@ class InlineChat(ChatListener):
         if kind is None:
             return False
         self._say("")
-        names = {"run_id": chat.facts.run_id if chat.facts is not None else "", "session_id": chat.session_id}
+        names = {"run_id": chat.run.run_id if chat.run is not None else "", "session_id": chat.session_id}
         match kind:
             case "background":
                 if chat.link.engine is not None:
-                    start_background_process(chat.facts.run_id if chat.facts is not None else None)
+                    start_background_process(chat.run.run_id if chat.run is not None else None)
                 self._say(texts.LEFT_BACKGROUND.format(**names))
             case "parked":
                 self._say(texts.LEFT_PARKED.format(**names))

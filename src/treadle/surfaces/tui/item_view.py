@@ -7,6 +7,19 @@ from rich.style import Style
 
 from treadle.domain.durations import format_duration
 from treadle.domain.graphemes import display_width
+from treadle.domain.transcript import (
+    AnswerItem,
+    CallItem,
+    ChildItem,
+    EndItem,
+    MessageItem,
+    NoteItem,
+    NoteLevel,
+    PlanItem,
+    PlanStep,
+    QuestionItem,
+    ThinkingItem,
+)
 from treadle.surfaces.cli.call_view import decode, show_call, summarize_call
 from treadle.surfaces.cli.file_changes import FILE_TOOLS, find_change
 from treadle.surfaces.cli.terminal import cut, reveal_line
@@ -14,7 +27,7 @@ from treadle.surfaces.markdown.blocks import render_markdown
 from treadle.surfaces.markdown.palette import PLAIN, Palette
 from treadle.surfaces.markdown.wrapping import Line, clean, pad_line, wrap
 from treadle.surfaces.tui import texts
-from treadle.surfaces.tui.transcript import Item, ShownAnswer, ShownCall, ShownNote, ShownThinking, UserItem
+from treadle.surfaces.tui.transcript import Report, ShownItem
 
 MAX_WIDTH = 120
 """Longer lines of prose are hard to read."""
@@ -31,25 +44,35 @@ MARKS = {
 }  # fmt: skip
 
 
-def render_item(item: Item, width: int, palette: Palette, *, details: bool, thinking: bool) -> list[Line]:
+def render_item(shown: ShownItem, width: int, palette: Palette, *, details: bool, thinking: bool) -> list[Line]:
     """Return the lines of an item, with an empty line before it where one belongs."""
     inner = max(10, width - len(MARGIN) - 1)
-    match item:
-        case UserItem():
-            return [[], *_user(item, inner, palette)]
-        case ShownAnswer(source="command"):
-            return answer_lines(wrap([(clean(item.text), palette.text)], min(inner, MAX_WIDTH)))
-        case ShownAnswer():
-            return answer_lines(render_markdown(item.text, min(inner, MAX_WIDTH), palette))
-        case ShownThinking():
-            is_open = thinking if item.expanded is None else item.expanded
+    prose = min(inner, MAX_WIDTH)
+    is_open = details if shown.expanded is None else shown.expanded
+    match shown.item:
+        case MessageItem() as item:
+            return [[], *_user(item, inner, palette, is_open=bool(shown.expanded))]
+        case AnswerItem(source="command", text=text):
+            return answer_lines(wrap([(clean(text), palette.text)], prose))
+        case AnswerItem(text=text) | Report(text=text):
+            return answer_lines(render_markdown(text, prose, palette))
+        case ThinkingItem() as item:
+            is_open = thinking if shown.expanded is None else shown.expanded
             return [[], *_thinking(item, inner, palette, is_open=is_open)]
-        case ShownCall():
-            is_open = details if item.expanded is None else item.expanded
-            return _call(item, inner, palette, is_open=is_open)
-        case ShownNote():
-            is_open = details if item.expanded is None else item.expanded
-            return _note(item, inner, palette, is_open=is_open)
+        case CallItem() as item:
+            return _call(item, list(shown.children.values()), inner, palette, is_open=is_open)
+        case QuestionItem(state="answered", answer=answer):
+            return [_under(cut(f"→ {clean(answer)}", inner - 4), palette.text)]
+        case PlanItem(steps=steps):
+            return [line for step in steps for line in _plan_step(step, inner, palette)]
+        case ChildItem() as item:
+            return [_child_line(item, inner, palette)]
+        case NoteItem(level="detail") if not details:
+            return []
+        case NoteItem() as item:
+            return _note(item.text, item.level, item.details, inner, palette, is_open=is_open)
+        case EndItem() as item:
+            return _end(item, inner, palette)
         case _:
             return []
 
@@ -59,12 +82,12 @@ def answer_lines(lines: Sequence[Line]) -> list[Line]:
     return [[], *([Segment(MARGIN, PLAIN), *line] if line else [] for line in lines)]
 
 
-def _user(item: UserItem, width: int, palette: Palette) -> list[Line]:
+def _user(item: MessageItem, width: int, palette: Palette, *, is_open: bool) -> list[Line]:
     text = clean(item.text.strip("\n"))
-    if item.images:
-        text += f" {texts.IMAGES.format(count=item.images, s='' if item.images == 1 else 's')}"
+    if count := len(item.images):
+        text += f" {texts.IMAGES.format(count=count, s='' if count == 1 else 's')}"
     rows = wrap([(text, palette.user)], min(width, MAX_WIDTH) - 2)
-    if len(rows) > MAX_USER_LINES and not item.expanded:
+    if len(rows) > MAX_USER_LINES and not is_open:
         hidden = len(rows) - MAX_USER_LINES
         rows = [
             *rows[:MAX_USER_LINES],
@@ -73,7 +96,7 @@ def _user(item: UserItem, width: int, palette: Palette) -> list[Line]:
     bar = Segment("▌ ", palette.accent + Style(bgcolor=palette.user.bgcolor))
     full = width + len(MARGIN) - 1
     lines = [pad_line([bar, *row], full, palette.user) for row in rows]
-    if item.kind == "steered":
+    if item.delivery in ("steer", "interrupt"):
         lines[0] = _put_right(lines[0], texts.STEERED, full, palette.user + palette.dim)
     return lines
 
@@ -92,14 +115,13 @@ def _put_right(line: Line, text: str, width: int, style: Style) -> Line:
     return [*shown, Segment(" " * (width - filled - len(text) - 1), style), Segment(f"{text} ", style)]
 
 
-def _thinking(item: ShownThinking, width: int, palette: Palette, *, is_open: bool) -> list[Line]:
-    seconds = None if item.seconds is None else format_duration(max(1, round(item.seconds)))
-    title = (
-        texts.THOUGHT.format(seconds=seconds) if seconds else texts.THOUGHT_BEFORE if item.done else texts.THINKING
-    )
+def _thinking(item: ThinkingItem, width: int, palette: Palette, *, is_open: bool) -> list[Line]:
+    done = item.state != "writing"
+    seconds = None if not item.duration_ms else format_duration(max(1, round(item.duration_ms / 1000)))
+    title = texts.THOUGHT.format(seconds=seconds) if seconds else texts.THOUGHT_BEFORE if done else texts.THINKING
     if not is_open:
-        first = clean(" ".join(item.text.split())[-400:] if not item.done else "")
-        line = f"{title} …" if not item.done else title
+        first = clean(" ".join(item.text.split())[-400:] if not done else "")
+        line = f"{title} …" if not done else title
         tail = f"  {first[-(max(10, width - len(line) - 6)) :]}" if first else ""
         return [[Segment(MARGIN, PLAIN), Segment(cut(f"▸ {line}{tail}", width), palette.thinking)]]
     rows = wrap([(clean(item.text.strip()), palette.thinking)], min(width, MAX_WIDTH) - 2)
@@ -107,38 +129,61 @@ def _thinking(item: ShownThinking, width: int, palette: Palette, *, is_open: boo
     return [head, *([Segment(f"{MARGIN}  ", PLAIN), *row] for row in rows)]
 
 
-def _note(item: ShownNote, width: int, palette: Palette, *, is_open: bool) -> list[Line]:
-    style = {"info": palette.dim, "warning": palette.warning, "error": palette.error, "success": palette.success}
-    rows = wrap([(clean(item.text), style[item.level])], min(width, MAX_WIDTH) - 2)
-    mark = {"info": "·", "warning": "!", "error": "✗", "success": "✓"}[item.level]
-    if item.details:
+def _note(
+    text: str, level: NoteLevel, details: str, width: int, palette: Palette, *, is_open: bool = False
+) -> list[Line]:
+    style = {"warning": palette.warning, "error": palette.error}.get(level, palette.dim)
+    rows = wrap([(clean(text), style)], min(width, MAX_WIDTH) - 2)
+    mark = {"warning": "!", "error": "✗"}.get(level, "·")
+    if details:
         mark = "▾" if is_open else "▸"
-    lines = [
-        [Segment(f"{MARGIN}{mark if index == 0 else ' '} ", style[item.level]), *row]
-        for index, row in enumerate(rows)
-    ]
-    return [*lines, *_output_lines(item.details.split("\n"), width, palette)] if item.details and is_open else lines
+    lines = [[Segment(f"{MARGIN}{mark if index == 0 else ' '} ", style), *row] for index, row in enumerate(rows)]
+    return [*lines, *_output_lines(details.split("\n"), width, palette)] if details and is_open else lines
+
+
+def _end(item: EndItem, width: int, palette: Palette) -> list[Line]:
+    """Return the lines about the end of a run: its answer if nothing else shows it, and what went wrong."""
+    lines = answer_lines(render_markdown(item.text, min(width, MAX_WIDTH), palette)) if item.text else []
+    if item.status != "completed":
+        said = " ".join(f"{part.rstrip('.')}." for part in (item.reason, item.next) if part)
+        outcome = "" if item.outcome == "cancelled" else f"{item.outcome.replace('_', ' ')}: "
+        level: NoteLevel = "warning" if item.outcome == "cancelled" else "error"
+        lines += _note(f"{outcome}{said}", level, "", width, palette)
+    if item.unverified_claim:
+        lines += _note(texts.UNVERIFIED.format(claim=item.unverified_claim), "warning", "", width, palette)
+    return lines
+
+
+def _plan_step(step: PlanStep, width: int, palette: Palette) -> list[Line]:
+    mark, style = {
+        "completed": ("✓", palette.dim),
+        "in_progress": ("▸", palette.text + palette.strong),
+        "pending": ("○", palette.text),
+    }[step.status]
+    rows = wrap([(clean(step.text), style)], min(width, MAX_WIDTH) - 4)
+    return [[Segment(f"{MARGIN}  {mark if index == 0 else ' '} ", style), *row] for index, row in enumerate(rows)]
 
 
 # ── Tool calls ──
 
 
-def _call(item: ShownCall, width: int, palette: Palette, *, is_open: bool) -> list[Line]:
+def _call(
+    item: CallItem, children: Sequence[ChildItem], width: int, palette: Palette, *, is_open: bool
+) -> list[Line]:
     lines = [_call_head(item, width, palette)]
     if is_open and item.state != "writing":
         lines += _details(item, width, palette)
     else:
         lines += _preview(item, width, palette)
-    lines += [
-        _child_line(
-            child.depth, child.agent, child.state, child.doing, child.steps, width, palette, ended=child.ended
-        )
-        for child in item.children
-    ]
-    return lines
+    return [*lines, *(_child_line(child, width, palette) for child in sorted(children, key=_order_child))]
 
 
-def _call_head(item: ShownCall, width: int, palette: Palette) -> Line:
+def _order_child(child: ChildItem) -> list[int]:
+    """Return the place of a child run: each below the one that started it."""
+    return [int(part) for part in child.key.split(".")]
+
+
+def _call_head(item: CallItem, width: int, palette: Palette) -> Line:
     style = {
         "done": palette.success,
         "failed": palette.error,
@@ -167,7 +212,7 @@ def _call_head(item: ShownCall, width: int, palette: Palette) -> Line:
     ]
 
 
-def _summarize(item: ShownCall, width: int) -> str:
+def _summarize(item: CallItem, width: int) -> str:
     """Return what a call is about, on one line: its subject, or all arguments."""
     if item.arguments.strip() in ("", "{}"):
         return ""
@@ -178,7 +223,7 @@ def _summarize(item: ShownCall, width: int) -> str:
     return summarize_call(item.arguments, width)
 
 
-def _call_state(item: ShownCall) -> str:
+def _call_state(item: CallItem) -> str:
     if item.state == "done":
         return format_milliseconds(item.duration_ms) if item.duration_ms else ""
     state = texts.CALL_STATES[item.state]
@@ -187,15 +232,13 @@ def _call_state(item: ShownCall) -> str:
     return state if item.duration_ms is None else f"{state} · {format_milliseconds(item.duration_ms)}"
 
 
-def _preview(item: ShownCall, width: int, palette: Palette) -> list[Line]:
+def _preview(item: CallItem, width: int, palette: Palette) -> list[Line]:
     """Return what a closed call shows under its line: the diff of an edit, the last output, or why it failed."""
     if item.state == "running" and item.output.strip():
         rows = item.output[-2000:].rstrip("\n").split("\n")[-MAX_LIVE_LINES:]
         return [_under(cut(clean(row), width - 4), palette.dim) for row in rows]
     if item.state in ("failed", "denied", "blocked"):
         return [_under(cut(clean(row), width - 4), palette.error) for row in _explain_failure(item)]
-    if item.name == "clarify" and item.note:
-        return [_under(cut(f"→ {clean(item.note)}", width - 4), palette.text)]
     diff = find_diff(item)
     if diff:
         shown = [_diff_line(row, width, palette) for row in diff[:MAX_DIFF_LINES]]
@@ -203,10 +246,11 @@ def _preview(item: ShownCall, width: int, palette: Palette) -> list[Line]:
             hidden = len(diff) - MAX_DIFF_LINES
             shown.append(_under(texts.MORE_DETAILS.format(count=hidden), palette.dim))
         return shown
-    return [_under(clean(item.note), palette.dim)] if item.note else []
+    note = texts.EDITED if item.edited else item.note
+    return [_under(clean(note), palette.dim)] if note else []
 
 
-def _explain_failure(item: ShownCall) -> list[str]:
+def _explain_failure(item: CallItem) -> list[str]:
     """Return why a call failed: what a reviewer said, the end of a command's output, or the beginning of an
     error."""
     if item.note:
@@ -215,7 +259,7 @@ def _explain_failure(item: ShownCall) -> list[str]:
     return rows[-MAX_LIVE_LINES:] if item.exit_code else rows[:1]
 
 
-def _details(item: ShownCall, width: int, palette: Palette) -> list[Line]:
+def _details(item: CallItem, width: int, palette: Palette) -> list[Line]:
     lines: list[Line] = []
     diff = find_diff(item)
     if diff:
@@ -264,30 +308,32 @@ def _under(text: str, style: Style) -> Line:
     return [Segment(f"{MARGIN}  ", PLAIN), Segment(text, style)]
 
 
-def _child_line(
-    depth: int, agent: str, state: str, doing: str, steps: int, width: int, palette: Palette, *, ended: bool
-) -> Line:
+def _child_line(child: ChildItem, width: int, palette: Palette) -> Line:
+    ended = child.state == "ended"
+    state = child.outcome or "ended" if ended else texts.CHILD_WAITS.get(child.waiting_for, child.waiting_for)
+    state = state or "running"
     good = state in ("completed", "running", "silent")
     style = palette.success if ended and good else palette.accent if good else palette.warning
     mark = ("✓" if good else "✗") if ended else "●"
+    steps = child.steps
     said = (
         f"{clean(state)}"
-        + (f" · {clean(doing)}" if doing else "")
+        + (f" · {clean(child.doing)}" if child.doing else "")
         + (f" · {steps} step{'' if steps == 1 else 's'}" if steps else "")
     )
-    indent = "  " * depth
+    indent = "  " * (child.depth - 1)
     head = f"{MARGIN}  {indent}└ {mark} "
     return [
         Segment(head, style),
-        Segment(clean(agent), palette.text),
-        Segment(cut(f" {said}", max(8, width - len(head) - display_width(agent))), palette.dim),
+        Segment(clean(child.agent), palette.text),
+        Segment(cut(f" {said}", max(8, width - len(head) - display_width(child.agent))), palette.dim),
     ]
 
 
 # ── Diffs ──
 
 
-def find_diff(item: ShownCall) -> list[str]:
+def find_diff(item: CallItem) -> list[str]:
     """Return the change to a file that a call makes or made, as the lines of a diff; empty for other calls."""
     if item.name == "edit_file" and item.state == "done" and "\n@@ " in item.result:
         return item.result.split("\n")[1:]

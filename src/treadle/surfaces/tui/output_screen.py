@@ -14,16 +14,16 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from treadle.domain.errors import TreadleError
+from treadle.domain.transcript import CallItem
 from treadle.surfaces.cli.call_view import summarize_call
 from treadle.surfaces.cli.terminal import one_line
 from treadle.surfaces.markdown.palette import PLAIN, Palette
 from treadle.surfaces.markdown.wrapping import clean, hard_wrap
 from treadle.surfaces.tui import keys, texts
-from treadle.surfaces.tui.transcript import ShownCall
 
 MORE_SCREENS = 2
 """The next part is read when at most this many screens are left below."""
-Read = Callable[[ShownCall], AsyncIterator[str]]
+Read = Callable[[CallItem], AsyncIterator[str]]
 
 
 class OutputView(ScrollView, can_focus=True):
@@ -118,7 +118,7 @@ class OutputScreen(ModalScreen[None]):
     OutputScreen { background: $background; }
     """
 
-    def __init__(self, palette: Palette, calls: Sequence[ShownCall], index: int, read: Read) -> None:
+    def __init__(self, palette: Palette, calls: Sequence[CallItem], index: int, read: Read) -> None:
         super().__init__()
         self._calls, self._index, self._read = calls, index, read
         self._view = OutputView(palette)

@@ -9,6 +9,7 @@ from textual.widgets import Static
 from treadle.domain.durations import format_duration
 from treadle.domain.graphemes import display_width
 from treadle.domain.money import format_amount
+from treadle.domain.transcript import RunTotals
 from treadle.surfaces.cli.terminal import cut, one_line
 from treadle.surfaces.markdown.palette import Palette
 from treadle.surfaces.tui import texts
@@ -79,38 +80,38 @@ class StatusLine(Static):
         return left
 
     def _facts(self, chat: Chat, model: str) -> list[str]:
-        facts, totals = chat.facts, chat.totals
-        current = facts if facts is not None and facts.run_id not in totals.runs else None
-        tokens = totals.tokens + (current.input_tokens + current.output_tokens if current else 0)
-        cost = totals.cost + (current.cost if current else 0.0)
+        run, totals = chat.run, chat.totals
+        current = run.totals if run is not None and run.run_id not in totals.runs else RunTotals()
+        tokens = totals.tokens + current.input_tokens + current.output_tokens
+        cost = totals.cost + (current.tree_cost or 0.0)
         shown = [chat.agent_name, *([model] if model else [])]
         context, window = totals.context, totals.window
-        if facts is not None and facts.context:
-            context, window = facts.context, facts.window or window
+        if run is not None and run.totals.context_tokens:
+            context, window = run.totals.context_tokens, run.totals.context_window or window
         if context and window:
             share = min(1.0, context / window)
             shown.append(texts.CONTEXT.format(share=share, window=format_count(window)))
         if tokens:
             shown.append(f"{format_count(tokens)} tokens")
-        unpriced = totals.unpriced or (current is not None and current.unpriced)
+        unpriced = totals.unpriced or current.tree_unpriced_calls > 0
         if cost or (tokens and not unpriced):
             shown.append(f"${format_amount(cost)}{'+' if chat.has_earlier else ''}")
         return shown
 
     def _state(self, chat: Chat) -> tuple[str, Style]:
-        facts, palette = chat.facts, self.palette
+        run, palette = chat.run, self.palette
         if chat.link.access is None:
             return "○ offline", palette.error
-        if facts is None or facts.ended:
+        if run is None or run.ended:
             return f"○ {texts.STATES['idle']}", palette.dim
-        name = texts.STATES.get(facts.state, facts.state).format(tool=facts.tool)
+        name = texts.STATES.get(run.state, run.state).format(tool=run.totals.tool)
         queue = f" · {len(chat.queued)} queued" if chat.queued else ""
-        if facts.waits_for in ("approval", "answer", "interrupted", "unavailable"):
+        if run.waits_for in ("approval", "answer", "interrupted", "unavailable"):
             return f"● {name}{queue}", palette.warning
-        if facts.retry_at is not None:
-            left = max(0, round(facts.retry_at - time.time()))
+        if run.retry_at is not None:
+            left = max(0, round(run.retry_at - time.time()))
             return f"{FRAMES[self._frame]} retrying in {format_duration(left)}{queue}", palette.warning
-        elapsed = f" {_short(time.time() - facts.started_at)}" if facts.started_at else ""
+        elapsed = f" {_short(run.totals.elapsed_ms(time.time()) / 1000)}" if run.totals.started_at else ""
         return f"{FRAMES[self._frame]} {name}{elapsed}{queue}", palette.accent
 
 

@@ -8,11 +8,12 @@ from typing import TextIO
 from rich.color import ColorSystem
 from rich.segment import Segment
 
+from treadle.domain.transcript import CallItem
 from treadle.surfaces.cli.terminal import supports_colour
 from treadle.surfaces.markdown.palette import Palette
 from treadle.surfaces.markdown.wrapping import Line
 from treadle.surfaces.tui.item_view import render_item
-from treadle.surfaces.tui.transcript import Item, SessionTranscript, ShownCall
+from treadle.surfaces.tui.transcript import SessionTranscript, ShownItem
 
 MAX_PRINTED_LINES = 3000
 
@@ -53,9 +54,9 @@ def print_transcript(transcript: SessionTranscript, palette: Palette, width: int
         sys.stdout.flush()
 
 
-def is_printed(item: Item) -> bool:
-    """Return whether an item belongs into the scrollback: neither the welcome, which belongs to no run, nor what
-    the model still writes. A call that waits or runs belongs there."""
-    if isinstance(item, ShownCall) and item.state == "writing":
-        return False
-    return item.run_id is not None and (item.is_final or isinstance(item, ShownCall))
+def is_printed(shown: ShownItem) -> bool:
+    """Return whether an item belongs into the scrollback: neither a report, such as the welcome, nor what the model
+    still writes. A call that waits or runs belongs there."""
+    if isinstance(shown.item, CallItem):
+        return shown.item.state != "writing"
+    return shown.run_id is not None and shown.is_final

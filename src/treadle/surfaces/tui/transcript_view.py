@@ -15,19 +15,12 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
+from treadle.domain.transcript import AnswerItem, CallItem, MessageItem, NoteItem, ThinkingItem
 from treadle.surfaces.markdown.palette import PLAIN, Palette
 from treadle.surfaces.markdown.stream import MarkdownStream
 from treadle.surfaces.markdown.wrapping import Line
 from treadle.surfaces.tui.item_view import MARGIN, MAX_WIDTH, render_item
-from treadle.surfaces.tui.transcript import (
-    Item,
-    SessionTranscript,
-    ShownAnswer,
-    ShownCall,
-    ShownNote,
-    ShownThinking,
-    UserItem,
-)
+from treadle.surfaces.tui.transcript import SessionTranscript, ShownItem
 
 FLUSH_SECONDS = 0.2
 """The display changes at most five times a second."""
@@ -46,7 +39,7 @@ class _Block:
 
     __slots__ = ("consumed", "done_strips", "item", "key", "stream", "strips")
 
-    def __init__(self, item: Item) -> None:
+    def __init__(self, item: ShownItem) -> None:
         self.item = item
         self.key: object = None
         """What the lines were rendered for."""
@@ -98,7 +91,7 @@ class TranscriptView(ScrollView, can_focus=False):
 
     # ── Changes ──
 
-    def note_change(self, item: Item | None) -> None:
+    def note_change(self, item: ShownItem | None) -> None:
         """Plan to draw a change."""
         if item is None or id(item) not in self._known:
             self._all_dirty = True
@@ -186,14 +179,15 @@ class TranscriptView(ScrollView, can_focus=False):
         if key == block.key:
             return
         block.key = key
-        if isinstance(item, ShownAnswer) and (not item.done or self._keeps_stream(block, item)):
-            self._render_stream(block, item, width)
+        answer = item.item
+        if isinstance(answer, AnswerItem) and (not item.is_final or self._keeps_stream(block, answer)):
+            self._render_stream(block, answer, width)
             return
         block.stream = None
         lines = render_item(item, width, self.palette, details=self.details, thinking=self.thinking)
         block.strips = self._make_strips(lines, width)
 
-    def _keeps_stream(self, block: _Block, item: ShownAnswer) -> bool:
+    def _keeps_stream(self, block: _Block, item: AnswerItem) -> bool:
         """Return whether a finished answer keeps the lines that it was streamed with."""
         return (
             block.stream is not None
@@ -201,7 +195,7 @@ class TranscriptView(ScrollView, can_focus=False):
             and item.text.startswith(item.text[: block.consumed])
         )
 
-    def _render_stream(self, block: _Block, item: ShownAnswer, width: int) -> None:
+    def _render_stream(self, block: _Block, item: AnswerItem, width: int) -> None:
         """Render what was added to an answer that is being written."""
         inner = min(max(10, width - len(MARGIN) - 1), MAX_WIDTH)
         if block.stream is None or len(item.text) < block.consumed:
@@ -209,7 +203,7 @@ class TranscriptView(ScrollView, can_focus=False):
         stream = block.stream
         stream.append(item.text[block.consumed :])
         block.consumed = len(item.text)
-        if item.done:
+        if item.state != "writing":
             stream.finish()
         else:
             stream.update()
@@ -310,7 +304,7 @@ class TranscriptView(ScrollView, can_focus=False):
             self.flush()
 
     @property
-    def last_visible(self) -> Item | None:
+    def last_visible(self) -> ShownItem | None:
         """The item at the last visible line."""
         index = bisect_right(self._tops, self.scroll_offset.y + self.size.height - 1) - 1
         return self._blocks[index].item if index >= 0 else None
@@ -344,14 +338,9 @@ class TranscriptView(ScrollView, can_focus=False):
         if not 0 <= index < len(self._blocks):
             return
         item = self._blocks[index].item
-        if isinstance(item, ShownCall | ShownThinking | UserItem | ShownNote):
-            default = (
-                self.details
-                if isinstance(item, ShownCall | ShownNote)
-                else self.thinking
-                if isinstance(item, ShownThinking)
-                else False
-            )
+        if isinstance(item.item, CallItem | ThinkingItem | MessageItem | NoteItem):
+            default = self.details if isinstance(item.item, CallItem | NoteItem) else False
+            default = self.thinking if isinstance(item.item, ThinkingItem) else default
             item.expanded = not (default if item.expanded is None else item.expanded)
             self._dirty.add(id(item))
             follows, self._follows = self._follows, False
