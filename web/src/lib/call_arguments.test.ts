@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { decodeArguments, findChange, listArguments, summarizeCall } from "./call_arguments";
+import { decodeArguments, listArguments, summarizeCall } from "./call_arguments";
 
 describe("a call as people read it", () => {
   it("is one value alone, or several with their names and the short ones first", () => {
@@ -21,11 +21,5 @@ describe("a call as people read it", () => {
       { name: "content", text: "one\ntwo", isLong: true },
       { name: "deep", text: '{\n  "x": 1\n}', isLong: true },
     ]);
-  });
-
-  it("is a change only for an edit", () => {
-    expect(findChange("edit_file", { path: "a", old: "1", new: "2" })).toEqual({ before: "1", after: "2" });
-    expect(findChange("other", { old: "1", new: "2" })).toBeNull();
-    expect(findChange("edit_file", { old: 1, new: "2" })).toBeNull();
   });
 });

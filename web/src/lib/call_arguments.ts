@@ -7,11 +7,6 @@ export interface ArgumentRow {
   isLong: boolean;
 }
 
-export interface FileChange {
-  before: string;
-  after: string;
-}
-
 type Values = Record<string, unknown>;
 const MAX_DECODED = 200_000;
 const SHORT = 80;
@@ -45,12 +40,6 @@ export function listArguments(values: Values): ArgumentRow[] {
     const text = typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "");
     return { name, text, isLong: text.length > SHORT || text.includes("\n") };
   });
-}
-
-/** Return the texts that an edit replaces, or null for another call. */
-export function findChange(tool: string, values: Values): FileChange | null {
-  const { old: before, new: after } = values;
-  return tool === "edit_file" && typeof before === "string" && typeof after === "string" ? { before, after } : null;
 }
 
 function oneLine(text: string): string {
