@@ -24,7 +24,7 @@ from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.domain.errors import SizeLimitExceeded
 from treadle.domain.events import CallsDropped
-from treadle.operations.token_service import NewToken
+from treadle.ports.access import CreateToken
 from treadle.surfaces.http.engine_server import make_application, serve_over_tcp
 from treadle.surfaces.http.server import bind_socket, raise_file_limit
 
@@ -148,7 +148,7 @@ async def stall(folder: Path, readers: int) -> bool:
     raise_file_limit()
     async with serve_model(make_text(6000)) as url, open_home(folder, url) as engine:
         app, listener = make_application(engine), bind_socket("127.0.0.1", 0)
-        token = await engine.context.access.create(NewToken("bench", ("read", "run")))
+        token = await engine.context.access.create(CreateToken("bench", ("read", "run")))
         async with serve_over_tcp(app, listener, (), (), None, STREAM_MEMORY) as streams:
             agent = treadle.Agent(name="talker", model="local/m")
             await engine.run(agent, "Go.")  # what the run needs without readers is not counted

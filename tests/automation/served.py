@@ -14,7 +14,7 @@ from standardwebhooks import Webhook
 from tests.engine.running import opened
 from treadle.api.engine import HostedEngine
 from treadle.domain.access import SCOPES, Scope
-from treadle.operations.token_service import NewToken
+from treadle.ports.access import CreateToken
 from treadle.ports.clock import Clock
 from treadle.ports.model import Model
 from treadle.surfaces.http.engine_server import make_application, serve_over_tcp
@@ -55,7 +55,7 @@ class Served:
             return Answer(response.status, await response.read(), response.headers)
 
     async def token(self, *scopes: Scope) -> str:
-        return (await self.engine.context.access.create(NewToken("another", scopes))).secret
+        return (await self.engine.context.access.create(CreateToken("another", scopes))).secret
 
 
 @asynccontextmanager
@@ -65,7 +65,7 @@ async def served(folder: Path, model: Model, clock: Clock | None = None) -> Asyn
     (folder / "home" / "config.yaml").write_text("webhooks: {allow_local: true}\n")
     async with opened(folder, model, clock=clock) as engine:
         with closing(bind_socket("127.0.0.1", 0)) as listener:
-            token = (await engine.context.access.create(NewToken("admin", SCOPES))).secret
+            token = (await engine.context.access.create(CreateToken("admin", SCOPES))).secret
             app = make_application(engine)
             async with serve_over_tcp(app, listener, (), ()), aiohttp.ClientSession() as session:
                 yield Served(engine, f"http://127.0.0.1:{listener.getsockname()[1]}", session, token)

@@ -34,7 +34,7 @@ from treadle.core.guards import (
     written_call,
 )
 from treadle.doctor.examination import examine
-from treadle.doctor.findings import Finding
+from treadle.operations.system_facts import DoctorFinding
 from treadle.surfaces.cli.guard_self_test import QUARANTINE, TRIALS, Check, check_guards
 
 ALL = {*(guard for trial in TRIALS for guard in trial.evidence), QUARANTINE}
@@ -329,7 +329,7 @@ def test_each_line_is_probed_or_says_that_it_is_a_setting(shell: Shell, argument
 
 def test_a_setting_cannot_be_called_ok() -> None:
     with pytest.raises(ValueError, match="a setting that was not tried is not `ok`"):
-        Finding("provider", "ok", "somewhere", basis="setting")
+        DoctorFinding("provider", "ok", "somewhere", basis="setting")
 
 
 def test_offline_opens_no_connection(shell: Shell) -> None:

@@ -91,7 +91,7 @@ def _make_telemetry(
     from treadle.bootstrap.telemetry import EngineTelemetry  # not needed without telemetry
 
     telemetry = EngineTelemetry(settings, home, models, vault, clock)
-    telemetry.report_connections(lambda: [(each.name, each.state) for each in mcp.states])
+    telemetry.report_connections(lambda: [(name, connection.state) for name, connection in mcp.states])
     return telemetry
 
 

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 from treadle.bootstrap.home_places import HomePlaces
 from treadle.config.home import Home
+from treadle.domain.mcp_servers import McpConnectionView
 from treadle.domain.version import VERSION
 from treadle.mcp.catalog import McpCatalog
 from treadle.mcp.pins import FOLDER as PINS
 from treadle.mcp.pins import PinFolder
-from treadle.mcp.pool import ServerPool, ServerState
+from treadle.mcp.pool import ServerPool
 from treadle.mcp.server_target import ServerTarget
 from treadle.ports.sandbox import Programs
 from treadle.sandbox.contents import ContentFolder
@@ -61,8 +62,8 @@ class HomeMcp:
         return make_pool(self._home, self._programs, HomeCredentials(self._home, self._vault))
 
     @property
-    def states(self) -> list[ServerState]:
-        """The state of every connection of this process."""
+    def states(self) -> list[tuple[str, McpConnectionView]]:
+        """The state of every connection of this process, with the name of its server."""
         return self.pool.states if "pool" in self.__dict__ else []
 
     async def close(self) -> None:

@@ -9,11 +9,11 @@ from msgspec import Struct
 
 from treadle.config.home import Home
 from treadle.domain.errors import ConfigError, TreadleError, UsageError
-from treadle.domain.mcp_servers import McpServer
+from treadle.domain.mcp_servers import McpConnectionView, McpServer
 from treadle.domain.suggestions import find_closest
 from treadle.mcp.names import make_tool_name
 from treadle.mcp.pins import Pin, PinFolder, explain_refusal, hash_tool
-from treadle.operations.mcp_status import McpConnectionView, McpServerView
+from treadle.operations.mcp_status import McpServerView
 
 State = Literal["approved", "changed", "new", "disabled"]
 

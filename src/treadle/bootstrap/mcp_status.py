@@ -15,11 +15,11 @@ from treadle.bootstrap.mcp_entries import (
 )
 from treadle.config.home import Home
 from treadle.domain.errors import UsageError
+from treadle.domain.mcp_servers import McpConnectionView
 from treadle.mcp.names import make_tool_name
 from treadle.mcp.pins import PinFolder, hash_entry, hash_tool
-from treadle.mcp.pool import ServerState
 from treadle.mcp.start_rules import explain_privilege, find_access
-from treadle.operations.mcp_status import McpConnectionView, McpInspection, McpServerView, McpToolView
+from treadle.operations.mcp_status import McpInspection, McpServerView, McpToolView
 from treadle.ports.tool import ToolError
 
 if TYPE_CHECKING:
@@ -107,9 +107,5 @@ def make_inspection(entry: ServerEntry, found: "Inspection") -> McpInspection:
     )
 
 
-def _view(entry: ServerEntry, states: Sequence[ServerState]) -> McpServerView:
-    own = [state for state in states if state.name == entry.name]
-    connections = [
-        McpConnectionView(each.state, each.workspace, each.reason, each.calls, each.retry_in) for each in own
-    ]
-    return make_server_view(entry, connections)
+def _view(entry: ServerEntry, states: Sequence[tuple[str, McpConnectionView]]) -> McpServerView:
+    return make_server_view(entry, [connection for name, connection in states if name == entry.name])

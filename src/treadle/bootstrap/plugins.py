@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.config.approved_plugins import ApprovedPlugin, read_approved_plugins
+from treadle.config.approved_plugins import read_approved_plugins
 from treadle.config.home import Home
 from treadle.core.tools.permissions import apply_rules
 from treadle.domain.agents import AgentSpec
+from treadle.domain.plugins import Plugin
 from treadle.ports.hooks import Hook
 from treadle.ports.sandbox import CommandError, Programs
 from treadle.ports.tool import UNCONFINED_PREFIX, Concern
@@ -26,9 +27,9 @@ def load_approved_hooks(home: Home) -> list[Hook]:
     approved = read_approved_plugins(home)
     if not approved:
         return []
-    from treadle.tools.plugin_hooks import InstalledPlugin, load_hooks
+    from treadle.tools.plugin_hooks import load_hooks
 
-    return load_hooks([InstalledPlugin(*msgspec.structs.astuple(each)) for each in approved])
+    return load_hooks(approved)
 
 
 def make_agent_hooks(
@@ -92,15 +93,15 @@ async def _find_hook_refusal(agent: AgentSpec, programs: Programs, command: str)
     )
 
 
-def list_hook_plugins() -> list[ApprovedPlugin]:
+def list_hook_plugins() -> list[Plugin]:
     """Return the hooks of all installed packages, as they would be approved now."""
     from treadle.tools.plugin_hooks import list_plugins
 
-    return [ApprovedPlugin(each.name, each.value, each.package, each.version) for each in list_plugins()]
+    return list_plugins()
 
 
-def list_tool_plugins() -> list[ApprovedPlugin]:
+def list_tool_plugins() -> list[Plugin]:
     """Return the tools of all installed packages. They need no approval; an agent's `tools` selects them."""
     from treadle.tools.plugin_hooks import TOOL_GROUP, list_plugins
 
-    return [ApprovedPlugin(each.name, each.value, each.package, each.version) for each in list_plugins(TOOL_GROUP)]
+    return list_plugins(TOOL_GROUP)

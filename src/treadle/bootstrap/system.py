@@ -41,8 +41,7 @@ class HomeSystem:
     async def examine(self, *, offline: bool) -> Sequence[DoctorFinding]:
         from treadle.doctor.examination import examine
 
-        found = await examine(self._home, offline=offline)
-        return [DoctorFinding(each.about, each.state, each.found, each.advice, each.basis) for each in found]
+        return await examine(self._home, offline=offline)
 
     async def workers(self) -> Sequence[WorkerView]:
         found = await self._overview.workers()

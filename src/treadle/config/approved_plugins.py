@@ -8,6 +8,7 @@ from msgspec import Struct
 from treadle.config.home import Home
 from treadle.config.private_files import exists, write_atomically
 from treadle.config.yaml_files import dump_yaml, read_struct
+from treadle.domain.plugins import Plugin
 
 FILE = "plugins.yaml"
 _HEADER = (
@@ -16,26 +17,17 @@ _HEADER = (
 )
 
 
-class ApprovedPlugin(Struct, frozen=True, forbid_unknown_fields=True):
-    """A plugin as it was when it was approved."""
-
-    name: str
-    value: str
-    package: str
-    version: str
-
-
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
-    hooks: tuple[ApprovedPlugin, ...] = ()
+    hooks: tuple[Plugin, ...] = ()
 
 
-def read_approved_plugins(home: Home) -> Sequence[ApprovedPlugin]:
+def read_approved_plugins(home: Home) -> Sequence[Plugin]:
     """Return the approved plugins. Raise ConfigError if the file is damaged."""
     path = home.path / FILE
     return read_struct(path, _File).hooks if exists(path) else ()
 
 
-def write_approved_plugins(home: Home, plugins: Sequence[ApprovedPlugin]) -> None:
+def write_approved_plugins(home: Home, plugins: Sequence[Plugin]) -> None:
     values = {"hooks": [msgspec.to_builtins(plugin) for plugin in plugins]}
     home.ensure()
     write_atomically(home.path / FILE, _HEADER + dump_yaml(values))

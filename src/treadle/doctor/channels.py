@@ -10,17 +10,18 @@ from treadle.bootstrap.databases import find_owner, read_channel_states
 from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
 from treadle.doctor.database import SERVER_SECONDS
-from treadle.doctor.findings import Finding, setting
+from treadle.doctor.findings import setting
 from treadle.domain.channels import ChannelConfig, find_recipient
 from treadle.domain.errors import TreadleError
 from treadle.operations.channel_manager import ChannelView
 from treadle.operations.channels import LIST
+from treadle.operations.system_facts import DoctorFinding
 from treadle.ports.channel_store import ChannelState
 
 LIMITATION_ADVICE = "See the page about the platform in the docs."
 
 
-async def describe_channels(home: Home, *, offline: bool = False) -> Sequence[Finding]:
+async def describe_channels(home: Home, *, offline: bool = False) -> Sequence[DoctorFinding]:
     """Return a finding for each configured channel. Offline, a database on a server is not asked either."""
     configs = home.config().channels
     heartbeats = _describe_heartbeats(home, configs)
@@ -33,9 +34,9 @@ async def describe_channels(home: Home, *, offline: bool = False) -> Sequence[Fi
     return [*found, *heartbeats]
 
 
-def _describe_heartbeats(home: Home, configs: Mapping[str, ChannelConfig]) -> list[Finding]:
+def _describe_heartbeats(home: Home, configs: Mapping[str, ChannelConfig]) -> list[DoctorFinding]:
     """Return a finding for each heartbeat whose answers go to a recipient that is not configured."""
-    found: list[Finding] = []
+    found: list[DoctorFinding] = []
     for name in home.agents():
         try:
             heartbeat = home.agent(name).heartbeat
@@ -43,7 +44,7 @@ def _describe_heartbeats(home: Home, configs: Mapping[str, ChannelConfig]) -> li
                 find_recipient(configs, heartbeat.deliver)
         except ValueError as error:
             advice = f"Fix `heartbeat.deliver` of the agent {name}, or add the recipient to config.yaml."
-            found.append(Finding(f"heartbeat of {name}", "wrong", f"its answers are lost: {error}", advice))
+            found.append(DoctorFinding(f"heartbeat of {name}", "wrong", f"its answers are lost: {error}", advice))
         except TreadleError:
             continue  # a file that cannot be read is reported elsewhere
     return found
@@ -51,7 +52,7 @@ def _describe_heartbeats(home: Home, configs: Mapping[str, ChannelConfig]) -> li
 
 def _describe(
     home: Home, name: str, config: ChannelConfig, view: ChannelView | None, state: ChannelState | None
-) -> Finding:
+) -> DoctorFinding:
     title = f"channel {name}"
     if not config.enabled:
         return setting(title, "disabled")
@@ -60,7 +61,7 @@ def _describe(
         resolve_settings(config.settings, lambda _: "checked later")
         home.agent(config.agent)
     except (ValueError, TreadleError) as error:
-        return Finding(title, "wrong", str(error), "Fix it in config.yaml.")
+        return DoctorFinding(title, "wrong", str(error), "Fix it in config.yaml.")
     if view is not None:
         return _describe_view(title, name, view)
     if state is not None:
@@ -68,22 +69,24 @@ def _describe(
     return setting(title, f"{config.platform or name}, agent {config.agent}; `treadle serve` connects to it")
 
 
-def _describe_view(title: str, name: str, view: ChannelView) -> Finding:
+def _describe_view(title: str, name: str, view: ChannelView) -> DoctorFinding:
     """Return a finding about what the process that owns the home says now."""
     since = "" if view.since is None else f" since {_write_time(view.since)}"
     if view.status == "failed":
         found = f"not connected{since}, reconnecting: {view.reason}"
-        return Finding(title, "note", found, f"Run `treadle channels test {name}`.")
+        return DoctorFinding(title, "note", found, f"Run `treadle channels test {name}`.")
     if view.failed:
-        return Finding(title, "note", f"{view.failed} messages were given up", "The log of the server says why.")
+        return DoctorFinding(
+            title, "note", f"{view.failed} messages were given up", "The log of the server says why."
+        )
     if view.status == "connected" and view.reason:
-        return Finding(title, "note", f"connected as {view.account}: {view.reason}", LIMITATION_ADVICE)
+        return DoctorFinding(title, "note", f"connected as {view.account}: {view.reason}", LIMITATION_ADVICE)
     if view.status == "connected":
-        return Finding(title, "ok", f"connected as {view.account}{since}, {len(view.people)} people")
+        return DoctorFinding(title, "ok", f"connected as {view.account}{since}, {len(view.people)} people")
     return setting(title, view.status)
 
 
-def _describe_state(title: str, name: str, state: ChannelState) -> Finding:
+def _describe_state(title: str, name: str, state: ChannelState) -> DoctorFinding:
     """Return a finding about what the process that holds the connection recorded. Whether a process holds it is
     known with PostgreSQL: the holder has a lock. With SQLite, no process answered."""
     since = _write_time(datetime.fromtimestamp(state.since, UTC))
@@ -98,15 +101,15 @@ def _describe_state(title: str, name: str, state: ChannelState) -> Finding:
     if not state.is_held:
         found = f"no server holds the connection (probed); the last one recorded: {recorded}"
         if state.status == "stopped":
-            return Finding(title, "set", f"{found}; `treadle serve` connects to it", basis="recorded")
-        return Finding(title, "note", found, "It may have been killed. Start one: treadle serve", "recorded")
+            return DoctorFinding(title, "set", f"{found}; `treadle serve` connects to it", basis="recorded")
+        return DoctorFinding(title, "note", found, "It may have been killed. Start one: treadle serve", "recorded")
     found = f"a server holds the connection (probed) and recorded: {recorded}"
     if state.status == "connected" and state.reason:
-        return Finding(title, "note", f"{found}: {state.reason}", LIMITATION_ADVICE, "recorded")
+        return DoctorFinding(title, "note", f"{found}: {state.reason}", LIMITATION_ADVICE, "recorded")
     if state.status == "connected":
-        return Finding(title, "ok", found, basis="recorded")
+        return DoctorFinding(title, "ok", found, basis="recorded")
     advice = f"Run `treadle channels test {name}`." if state.status == "failed" else ""
-    return Finding(title, "note", found, advice, "recorded")
+    return DoctorFinding(title, "note", found, advice, "recorded")
 
 
 def _write_time(at: datetime) -> str:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from treadle.config.database_url import is_postgres, mask_password, sqlite_path
 from treadle.config.home import Home
-from treadle.doctor.findings import Finding, setting
+from treadle.doctor.findings import setting
 from treadle.domain.errors import StoreNewer, StoreOutdated, TreadleError, UsageError
+from treadle.operations.system_facts import DoctorFinding
 from treadle.stores.sqlite.backup import check_integrity, count_guard_events, read_facts
 from treadle.stores.sqlite.connection import current_version
 
@@ -17,7 +18,7 @@ MAX_CHECKED_BYTES = 256 * 2**20
 SERVER_SECONDS = 5.0
 
 
-async def describe_database(home: Home, *, offline: bool) -> Sequence[Finding]:
+async def describe_database(home: Home, *, offline: bool) -> Sequence[DoctorFinding]:
     """Check the database without changing it."""
     if not is_postgres(home.database_url):
         return await asyncio.to_thread(lambda: list(_describe_file(home)))
@@ -26,14 +27,14 @@ async def describe_database(home: Home, *, offline: bool) -> Sequence[Finding]:
     return await _describe_server(home)
 
 
-def _describe_file(home: Home) -> Iterator[Finding]:
+def _describe_file(home: Home) -> Iterator[DoctorFinding]:
     try:
         path = sqlite_path(home.database_url)
     except UsageError as error:
-        yield Finding("database", "wrong", str(error), "Set TREADLE_DATABASE_URL to a valid URL.")
+        yield DoctorFinding("database", "wrong", str(error), "Set TREADLE_DATABASE_URL to a valid URL.")
         return
     if path == ":memory:" or not Path(path).exists():
-        yield Finding("database", "note", f"{path} does not exist yet", "The first run creates it.")
+        yield DoctorFinding("database", "note", f"{path} does not exist yet", "The first run creates it.")
         return
     try:
         size = Path(path).stat().st_size
@@ -42,7 +43,7 @@ def _describe_file(home: Home) -> Iterator[Finding]:
         facts = read_facts(path)
         fired = count_guard_events(path, RECENT_EVENTS)
     except TreadleError as error:
-        yield Finding(
+        yield DoctorFinding(
             "database", "wrong", str(error), _advise(error, "Restore a backup: treadle restore FILE --force")
         )
         return
@@ -51,11 +52,11 @@ def _describe_file(home: Home) -> Iterator[Finding]:
         "every page was checked" if size < MAX_CHECKED_BYTES else "it can be read; too large to check every page"
     )
     contents = f"{facts.runs} runs, {facts.unfinished} of them unfinished, {facts.events} events"
-    yield Finding("database", "ok", f"{path}: {checked}, {size / 2**20:.1f} MB; {contents}")
+    yield DoctorFinding("database", "ok", f"{path}: {checked}, {size / 2**20:.1f} MB; {contents}")
     yield _describe_guard_actions(fired)
 
 
-async def _describe_server(home: Home) -> Sequence[Finding]:
+async def _describe_server(home: Home) -> Sequence[DoctorFinding]:
     from treadle.bootstrap.databases import read_server_facts
 
     where = mask_password(home.database_url)
@@ -64,28 +65,28 @@ async def _describe_server(home: Home) -> Sequence[Finding]:
         async with asyncio.timeout(SERVER_SECONDS):
             facts, known, fired, vectors = await read_server_facts(home.database_url, RECENT_EVENTS)
     except TimeoutError:
-        return [Finding("database", "wrong", f"{where} did not answer within {SERVER_SECONDS:g} s", advice)]
+        return [DoctorFinding("database", "wrong", f"{where} did not answer within {SERVER_SECONDS:g} s", advice)]
     except TreadleError as error:
-        return [Finding("database", "wrong", str(error), _advise(error, advice))]
+        return [DoctorFinding("database", "wrong", str(error), _advise(error, advice))]
     if facts is None:
-        return [Finding("database", "note", f"{where} is empty", "The first run creates the tables.")]
+        return [DoctorFinding("database", "note", f"{where} is empty", "The first run creates the tables.")]
     contents = f"{facts.runs} runs, {facts.unfinished} of them unfinished, {facts.events} events"
     return [
         *_describe_version(where, facts.version, known),
-        Finding("database", "ok", f"{where}: {contents}; vectors are compared with {vectors}"),
+        DoctorFinding("database", "ok", f"{where}: {contents}; vectors are compared with {vectors}"),
         _describe_guard_actions(fired),
     ]
 
 
-def _describe_guard_actions(fired: Sequence[tuple[str, int]]) -> Finding:
+def _describe_guard_actions(fired: Sequence[tuple[str, int]]) -> DoctorFinding:
     counts = ", ".join(f"{name} {count}" for name, count in fired)
-    return Finding("guards", "ok", f"actions in the last {RECENT_EVENTS:,} events: {counts or 'none'}")
+    return DoctorFinding("guards", "ok", f"actions in the last {RECENT_EVENTS:,} events: {counts or 'none'}")
 
 
-def _describe_version(where: str, version: int, known: int) -> Iterator[Finding]:
+def _describe_version(where: str, version: int, known: int) -> Iterator[DoctorFinding]:
     if version < known:
         found = f"{where} has schema version {version}; this Treadle has {known}"
-        yield Finding("database", "note", found, "The next run migrates it.")
+        yield DoctorFinding("database", "note", found, "The next run migrates it.")
 
 
 def _advise(error: TreadleError, otherwise: str) -> str:

@@ -9,7 +9,7 @@ from treadle.config.home import Home
 from treadle.config.home_config import HomeConfig
 from treadle.doctor.channels import describe_channels
 from treadle.doctor.database import describe_database
-from treadle.doctor.findings import Finding, setting
+from treadle.doctor.findings import setting
 from treadle.doctor.machine import (
     describe_embedder,
     describe_home,
@@ -31,6 +31,7 @@ from treadle.doctor.server import describe_server
 from treadle.doctor.web_search import describe_web_search
 from treadle.domain.errors import ConfigError, TreadleError
 from treadle.models.probe import PROBE_SECONDS
+from treadle.operations.system_facts import DoctorFinding
 from treadle.vault.vault import HomeVault
 
 
@@ -40,7 +41,7 @@ async def examine(
     offline: bool = False,
     progress: Progress = ignore_progress,
     timeout_seconds: float = PROBE_SECONDS,
-) -> Sequence[Finding]:
+) -> Sequence[DoctorFinding]:
     """Check everything concurrently, and change nothing.
 
     Each network probe has this timeout. Offline, no connection is opened."""
@@ -48,7 +49,7 @@ async def examine(
         config = home.config()
     except ConfigError as error:
         database = await describe_database(home, offline=offline)
-        broken = Finding("settings", "wrong", str(error), "Correct the file.")
+        broken = DoctorFinding("settings", "wrong", str(error), "Correct the file.")
         return [describe_home(home), *database, broken]
     vault = await describe_vault(home)  # first, since it may contain provider keys
     if vault.state == "wrong":
@@ -80,13 +81,13 @@ async def examine(
     ]
 
 
-async def _return_findings(findings: Sequence[Finding]) -> Sequence[Finding]:
+async def _return_findings(findings: Sequence[DoctorFinding]) -> Sequence[DoctorFinding]:
     return findings
 
 
 async def _describe_providers_and_models(
     home: Home, config: HomeConfig, offline: bool, progress: Progress, timeout_seconds: float
-) -> Sequence[Finding]:
+) -> Sequence[DoctorFinding]:
     vault = HomeVault(home.path, os.environ)
     try:
         models = make_model_registry(home, config, vault.value)
@@ -94,12 +95,12 @@ async def _describe_providers_and_models(
         surveyed = ProviderSurvey(models, await probe_providers(models, names, progress, timeout_seconds))
         return [*_describe_providers(home, config, surveyed), *describe_models(home, config, surveyed)]
     except TreadleError as error:
-        return [Finding("providers", "wrong", str(error))]
+        return [DoctorFinding("providers", "wrong", str(error))]
     finally:
         vault.close()
 
 
-def _describe_providers(home: Home, config: HomeConfig, surveyed: ProviderSurvey) -> Sequence[Finding]:
+def _describe_providers(home: Home, config: HomeConfig, surveyed: ProviderSurvey) -> Sequence[DoctorFinding]:
     models, probes = surveyed.models, surveyed.probes
     used = {found.provider for each in list_configured_models(home, config) if (found := surveyed.resolve(each))}
     names = [name for name, given in models.providers.items() if given is not None]
@@ -115,7 +116,7 @@ def _describe_providers(home: Home, config: HomeConfig, surveyed: ProviderSurvey
     if any(each.state in ("ok", "set") for each in found):
         return found
     if probes and not any(probe.verdict in ("answers", "unclear") for probe in probes.values()):
-        return [*found, Finding("providers", "note", "none of them answers", _ADD_ONE)]
+        return [*found, DoctorFinding("providers", "note", "none of them answers", _ADD_ONE)]
     return found if probes else [*found, setting("providers", "none has what it needs", _ADD_ONE, "note")]
 
 

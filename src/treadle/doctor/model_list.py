@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from treadle.config.home import Home
-from treadle.doctor.findings import Basis
 from treadle.doctor.models import list_configured_models
 from treadle.doctor.providers import (
     Progress,
@@ -19,7 +18,7 @@ from treadle.domain.errors import MissingKey, UsageError
 from treadle.domain.providers import ApiMode, remove_credentials
 from treadle.models.probe import PROBE_SECONDS, Probe
 from treadle.models.registry import ModelRegistry
-from treadle.operations.system_facts import ModelKind, ModelView
+from treadle.operations.system_facts import FindingBasis, ModelKind, ModelView
 
 
 class ListedProvider(Struct, frozen=True):
@@ -30,7 +29,7 @@ class ListedProvider(Struct, frozen=True):
     api_mode: ApiMode
     ready: bool | None
     """Whether it answered; None: it was not asked."""
-    basis: Basis
+    basis: FindingBasis
     found: str
 
 

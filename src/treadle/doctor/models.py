@@ -8,13 +8,14 @@ from msgspec import Struct
 from treadle.config.home import DEFAULT_AGENT, Home
 from treadle.config.home_config import HomeConfig
 from treadle.config.system_agents import ERROR_ANALYZER, QUALITY_CHECKER, SYSTEM_AGENTS
-from treadle.doctor.findings import Finding, setting
+from treadle.doctor.findings import setting
 from treadle.doctor.windows import WINDOW_SOURCES
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.models.local.models import PROVIDER as LOCAL
 from treadle.models.probe import Probe
 from treadle.models.registry import ModelRegistry
+from treadle.operations.system_facts import DoctorFinding
 from treadle.ports.model import Resolved
 
 
@@ -54,7 +55,7 @@ def list_configured_models(home: Home, config: HomeConfig) -> list[ConfiguredMod
     return configured
 
 
-def describe_models(home: Home, config: HomeConfig, surveyed: ProviderSurvey) -> Iterator[Finding]:
+def describe_models(home: Home, config: HomeConfig, surveyed: ProviderSurvey) -> Iterator[DoctorFinding]:
     """Yield the findings about short names, the default model, agents and context windows."""
     yield _describe_aliases(surveyed)
     if config.defaults.model is None:
@@ -68,7 +69,7 @@ def describe_models(home: Home, config: HomeConfig, surveyed: ProviderSurvey) ->
     yield from _describe_windows(list_configured_models(home, config), surveyed)
 
 
-def describe_model(configured: ConfiguredModel, surveyed: ProviderSurvey) -> Finding:
+def describe_model(configured: ConfiguredModel, surveyed: ProviderSurvey) -> DoctorFinding:
     """Return whether the provider of a model lists it. The model is not called, because that may be charged."""
     about = configured.about
     try:
@@ -84,49 +85,49 @@ def describe_model(configured: ConfiguredModel, surveyed: ProviderSurvey) -> Fin
         case "answers" if probe.models is None:
             return setting(about, f"{name}, not tried", f"`treadle models test {name}` calls it.")
         case "answers" if probe.lists(found.model):
-            return Finding(about, "ok", f"{name}: {found.provider} lists it")
+            return DoctorFinding(about, "ok", f"{name}: {found.provider} lists it")
         case "answers":
             advice = f"Check the name. `treadle models test {name}` calls it; that may be charged."
-            return Finding(about, "note", f"{name}: {found.provider} does not list it", advice)
+            return DoctorFinding(about, "note", f"{name}: {found.provider} does not list it", advice)
         case "unclear":
-            return Finding(about, "note", f"{name}: {found.provider} {probe.words}", probe.advice)
+            return DoctorFinding(about, "note", f"{name}: {found.provider} {probe.words}", probe.advice)
         case _:
-            return Finding(about, "wrong", f"{name}: {found.provider} {probe.words}", probe.advice)
+            return DoctorFinding(about, "wrong", f"{name}: {found.provider} {probe.words}", probe.advice)
 
 
-def _describe_aliases(surveyed: ProviderSurvey) -> Finding:
+def _describe_aliases(surveyed: ProviderSurvey) -> DoctorFinding:
     names = sorted(surveyed.models.catalog.aliases)
     found = {name: describe_model(ConfiguredModel(name, name), surveyed) for name in names}
     offered = [name for name in names if found[name].state == "ok"]
     untried = [name for name in names if found[name].state == "set"]
     if offered:
-        return Finding("models", "ok", f"short names that their provider lists: {', '.join(offered)}")
+        return DoctorFinding("models", "ok", f"short names that their provider lists: {', '.join(offered)}")
     if untried:
         return setting("models", f"short names that can be tried: {', '.join(untried)}")
     advice = "Any model of a provider that answers can be called as provider/model-id."
     none = f"none of the short names can be called ({', '.join(names)})"
     if any(each.basis == "probed" for each in found.values()):
-        return Finding("models", "note", none, advice)
+        return DoctorFinding("models", "note", none, advice)
     return setting("models", none, advice, "note")
 
 
-def _describe_agents(home: Home, surveyed: ProviderSurvey) -> Iterator[Finding]:
+def _describe_agents(home: Home, surveyed: ProviderSurvey) -> Iterator[DoctorFinding]:
     names = home.agents()
     for name in names:
         try:
             spec = home.agent(name)
         except ConfigError as error:
-            yield Finding(f"agent {name}", "wrong", str(error), f"Correct it: treadle agents edit {name}")
+            yield DoctorFinding(f"agent {name}", "wrong", str(error), f"Correct it: treadle agents edit {name}")
         else:
             yield describe_model(ConfiguredModel(f"agent {name}", spec.model, spec.provider), surveyed)
             yield from _describe_judges(spec, names)
             if (limit := spec.limits.context_window) is not None:
                 yield setting(f"context window agent {name}", f"{limit:,} tokens, set in its file")
     if DEFAULT_AGENT not in names:
-        yield Finding("agent default", "note", "does not exist yet", "It is created on first use.")
+        yield DoctorFinding("agent default", "note", "does not exist yet", "It is created on first use.")
 
 
-def _describe_judges(agent: AgentSpec, names: Sequence[str]) -> Iterator[Finding]:
+def _describe_judges(agent: AgentSpec, names: Sequence[str]) -> Iterator[DoctorFinding]:
     """Yield the configured evaluators of an agent that do not exist."""
     named = {"quality.checker": agent.quality.checker, "errors.analyzer": agent.errors.analyzer}
     for key, judge in named.items():
@@ -134,10 +135,10 @@ def _describe_judges(agent: AgentSpec, names: Sequence[str]) -> Iterator[Finding
             found = f"no agent is called `{judge}`: runs of `{agent.name}` end without being judged"
             ours = QUALITY_CHECKER if key == "quality.checker" else ERROR_ANALYZER
             advice = f"Name an existing agent, or {ours}: treadle agents edit {agent.name}"
-            yield Finding(f"{key} of {agent.name}", "wrong", found, advice)
+            yield DoctorFinding(f"{key} of {agent.name}", "wrong", found, advice)
 
 
-def _describe_windows(configured: Sequence[ConfiguredModel], surveyed: ProviderSurvey) -> Iterator[Finding]:
+def _describe_windows(configured: Sequence[ConfiguredModel], surveyed: ProviderSurvey) -> Iterator[DoctorFinding]:
     """Yield one finding per model in use: its context window, and where the number comes from."""
     resolved = [found for each in configured if (found := surveyed.resolve(each)) is not None]
     for name, found in {f"{found.provider}/{found.model}": found for found in resolved}.items():
@@ -151,8 +152,8 @@ def _describe_windows(configured: Sequence[ConfiguredModel], surveyed: ProviderS
             is_guess = source == "assumed"
             yield setting(about, words, advice if is_guess else "", "note" if is_guess else "set")
         elif stated < used:
-            yield Finding(about, "wrong", f"{words}; {found.provider} says {stated:,}", advice)
+            yield DoctorFinding(about, "wrong", f"{words}; {found.provider} says {stated:,}", advice)
         elif stated > used:
-            yield Finding(about, "note", f"{words}; {found.provider} says {stated:,}", advice)
+            yield DoctorFinding(about, "note", f"{words}; {found.provider} says {stated:,}", advice)
         else:
-            yield Finding(about, "ok", f"{words}; {found.provider} says the same")
+            yield DoctorFinding(about, "ok", f"{words}; {found.provider} says the same")

@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from treadle.doctor.findings import Finding, State, setting
+from treadle.doctor.findings import setting
 from treadle.domain.providers import ProviderConfig, remove_credentials
 from treadle.models.catalog import is_loopback
 from treadle.models.probe import PROBE_SECONDS, Probe, ProbeVerdict
 from treadle.models.registry import ModelRegistry
+from treadle.operations.system_facts import DoctorFinding, FindingState
 
 Progress = Callable[[Sequence[str]], None]
 """Called with the names still being probed, at the start and whenever a probe ends."""
@@ -53,7 +54,7 @@ async def probe_providers(
     return probes
 
 
-def describe_provider(name: str, models: ModelRegistry, probe: Probe | None, *, is_wanted: bool) -> Finding:
+def describe_provider(name: str, models: ModelRegistry, probe: Probe | None, *, is_wanted: bool) -> DoctorFinding:
     """Return the finding about a provider. An unreachable provider that nothing uses is not an error."""
     config = models.providers[name]
     assert config is not None
@@ -70,10 +71,10 @@ def describe_provider(name: str, models: ModelRegistry, probe: Probe | None, *, 
         state = "wrong"
     elif probe.verdict == "unreachable" and not is_wanted:
         state, advice = "note", "To use it, start it."
-    return Finding(about, state, found, advice)
+    return DoctorFinding(about, state, found, advice)
 
 
-_STATES: Mapping[ProbeVerdict, State] = {
+_STATES: Mapping[ProbeVerdict, FindingState] = {
     "answers": "ok",
     "unclear": "note",
     "refused": "wrong",

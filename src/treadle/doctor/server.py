@@ -6,12 +6,13 @@ from msgspec import Struct
 
 from treadle.bootstrap.databases import find_owner
 from treadle.config.home import Home
-from treadle.doctor.findings import Finding, setting
+from treadle.doctor.findings import setting
 from treadle.domain.errors import TreadleError
 from treadle.models.http.failure import describe_os_error
 from treadle.models.http.fetch import fetch, open_session
 from treadle.operations.local_admin import ADDRESS
 from treadle.operations.operation import NoParameters
+from treadle.operations.system_facts import DoctorFinding
 from treadle.remote.caller import RemoteCaller
 from treadle.remote.connection import Connection, OwnerSilent, ServerGone, address_of
 from treadle.remote.owner_watch import NOTICE_SECONDS
@@ -27,14 +28,14 @@ class _Health(Struct):
     version: str
 
 
-async def describe_server(home: Home, timeout_seconds: float, *, offline: bool) -> Finding:
+async def describe_server(home: Home, timeout_seconds: float, *, offline: bool) -> DoctorFinding:
     """Connect to where the process that owns the home serves, or else to where `treadle serve` is configured to
     be."""
     server = home.config().server
     try:
         url = None if offline else await _find_running(home)
     except OwnerSilent as silent:
-        return Finding(ABOUT, "wrong", "the process that owns the home does not answer", str(silent))
+        return DoctorFinding(ABOUT, "wrong", "the process that owns the home does not answer", str(silent))
     where = f"{server.host}:{server.port}" if url is None else url.partition("://")[2]
     if url is None and server.port == 0:
         return setting(ABOUT, "`treadle serve` is configured to take any free port; not tried")
@@ -47,17 +48,19 @@ async def describe_server(home: Home, timeout_seconds: float, *, offline: bool) 
             answer = await fetch(session, f"{url or f'http://{host}:{server.port}'}/healthz", {}, timeout_seconds)
     except TimeoutError:
         found = f"something accepts connections on {where} and did not answer within {timeout_seconds:g} s"
-        return Finding(ABOUT, "note", found, _OTHER)
+        return DoctorFinding(ABOUT, "note", found, _OTHER)
     except aiohttp.ClientConnectorError as error:
         found = f"no server runs on {where} ({describe_os_error(error.os_error)})"
-        return Finding(ABOUT, "note", found, "Start it with: treadle serve")
+        return DoctorFinding(ABOUT, "note", found, "Start it with: treadle serve")
     except (aiohttp.ClientError, OSError, ValueError):
-        return Finding(ABOUT, "note", f"something other than Treadle answers on {where}", _OTHER)
+        return DoctorFinding(ABOUT, "note", f"something other than Treadle answers on {where}", _OTHER)
     try:
         health = msgspec.json.decode(answer.body, type=_Health)
     except msgspec.DecodeError:
-        return Finding(ABOUT, "note", f"something other than Treadle answers on {where}", _OTHER)
-    return Finding(ABOUT, "ok", f"a Treadle server (version {health.version[:MAX_VERSION]}) answers on {where}")
+        return DoctorFinding(ABOUT, "note", f"something other than Treadle answers on {where}", _OTHER)
+    return DoctorFinding(
+        ABOUT, "ok", f"a Treadle server (version {health.version[:MAX_VERSION]}) answers on {where}"
+    )
 
 
 async def _find_running(home: Home) -> str | None:

@@ -4,8 +4,9 @@ import os
 from contextlib import closing
 
 from treadle.config.home import Home
-from treadle.doctor.findings import Finding, setting
+from treadle.doctor.findings import setting
 from treadle.domain.providers import remove_credentials
+from treadle.operations.system_facts import DoctorFinding
 from treadle.ports.vault import VaultError
 from treadle.ports.web_search import SearchFailed
 from treadle.tools.web.search_engines import HttpSearchEngine
@@ -16,7 +17,7 @@ ABOUT = "web search"
 QUERY = "treadle"
 
 
-async def describe_web_search(home: Home, *, offline: bool = False) -> Finding:
+async def describe_web_search(home: Home, *, offline: bool = False) -> DoctorFinding:
     """Return the finding. A configured engine is asked for one result."""
     settings = home.config().web_search
     if settings.engine is None:
@@ -29,5 +30,5 @@ async def describe_web_search(home: Home, *, offline: bool = False) -> Finding:
         try:
             found = await engine.search(QUERY, 1)
         except (SearchFailed, VaultError) as error:
-            return Finding(ABOUT, "wrong", f"{error}")
-    return Finding(ABOUT, "ok", f"{where} answers ({len(found)} result)")
+            return DoctorFinding(ABOUT, "wrong", f"{error}")
+    return DoctorFinding(ABOUT, "ok", f"{where} answers ({len(found)} result)")

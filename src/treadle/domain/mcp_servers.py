@@ -127,3 +127,19 @@ def _check_url(url: str) -> None:
         raise ValueError("url must not contain a user or a password; use headers")
     if scheme == "http" and not host.startswith(LOOPBACK):
         raise ValueError("url must begin with https://, unless the server is on this machine")
+
+
+McpConnectionState = Literal["starting", "connected", "failed", "closed"]
+
+
+class McpConnectionView(Struct, frozen=True):
+    """A connection of this process to an MCP server."""
+
+    state: McpConnectionState
+    workspace: str
+    reason: str
+    """Why it failed, or why the last one was lost."""
+    calls: int
+    """Successful calls so far."""
+    retry_in: float | None
+    """Seconds until the next attempt is possible."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
-from msgspec import Struct
 
+from treadle.domain.mcp_servers import McpConnectionState, McpConnectionView
 from treadle.domain.secret_refs import find_secret_names, resolve_secret_refs
 from treadle.mcp.pins import PinnedContent
 from treadle.mcp.server_programs import PlacesOfRuns, ServerPrograms
@@ -36,18 +36,6 @@ IDLE_SECONDS = 900.0
 MAX_CONNECTIONS = 64
 
 _Values = TypeVar("_Values", str, dict[str, str])
-State = Literal["starting", "connected", "failed", "closed"]
-
-
-class ServerState(Struct, frozen=True):
-    """The state of a connection, for people and metrics."""
-
-    name: str
-    state: State
-    workspace: str
-    reason: str = ""
-    calls: int = 0
-    retry_in: float | None = None
 
 
 class Credentials(Protocol):
@@ -99,7 +87,8 @@ class ServerPool:
         self._is_closed = False
 
     @property
-    def states(self) -> list[ServerState]:
+    def states(self) -> list[tuple[str, McpConnectionView]]:
+        """The state of every connection, with the name of its server."""
         return [self._describe(slot) for slot in self._slots.values()]
 
     async def explain_missing_confinement(self, target: ServerTarget) -> str:
@@ -263,17 +252,18 @@ class ServerPool:
         if slot.connection is not None:
             await slot.connection.close()
 
-    def _describe(self, slot: _Slot) -> ServerState:
+    def _describe(self, slot: _Slot) -> tuple[str, McpConnectionView]:
         target = slot.target
         if slot.opening is not None:
-            state: State = "starting"
+            state: McpConnectionState = "starting"
         elif slot.connection is not None and not slot.connection.lost.is_set():
             state = "connected"
         else:
             state = "failed" if slot.reason else "closed"
         left = slot.retry_at - self._now()
         retry_in = left if state == "failed" and left > 0 else None
-        return ServerState(target.name, state, str(target.workspace), slot.reason, slot.calls, retry_in)
+        shown = McpConnectionView(state, str(target.workspace), slot.reason, slot.calls, retry_in)
+        return target.name, shown
 
 
 class _Unavailable(Exception):

@@ -5,23 +5,11 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from treadle.domain.mcp_servers import McpConnectionView
 from treadle.domain.permissions import WorkspaceAccess
 
 ApprovalState = Literal["approved", "changed", "new", "disabled"]
 """changed: its entry in the configuration is not the one that was approved. new: it was never approved."""
-
-
-class McpConnectionView(Struct, frozen=True):
-    """A connection of the process that answers."""
-
-    state: Literal["starting", "connected", "failed", "closed"]
-    workspace: str
-    reason: str
-    """Why it failed, or why the last one was lost."""
-    calls: int
-    """Successful calls so far."""
-    retry_in: float | None
-    """Seconds until the next attempt is possible."""
 
 
 class McpServerView(Struct, frozen=True):

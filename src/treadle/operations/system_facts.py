@@ -18,17 +18,27 @@ class SystemInfo(Struct, frozen=True):
     started_at: datetime
 
 
+FindingState = Literal["ok", "set", "note", "wrong"]
+FindingBasis = Literal["probed", "recorded", "setting"]
+
+
 class DoctorFinding(Struct, frozen=True):
     """One finding of the self-check."""
 
     about: str
-    state: Literal["ok", "set", "note", "wrong"]
+    state: FindingState
     """ok: it was tried and works, or was recorded to work. set: it is configured and was not tried. note: something
     optional is missing. wrong: something does not work."""
     found: str
     advice: str = ""
-    basis: Literal["probed", "recorded", "setting"] = "probed"
+    basis: FindingBasis = "probed"
     """probed: it was tried or read just now. recorded: another process has stored it. setting: it is configured."""
+
+    def __post_init__(self) -> None:
+        if self.basis == "setting" and self.state == "ok":
+            raise ValueError(f"{self.about}: a setting that was not tried is not `ok`")
+        if self.basis == "probed" and self.state == "set":
+            raise ValueError(f"{self.about}: what was probed is not only `set`")
 
 
 class WorkerView(Struct, frozen=True):

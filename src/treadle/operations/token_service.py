@@ -12,18 +12,12 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
-from treadle.domain.access import (
-    SCOPES,
-    Principal,
-    Scope,
-    Visibility,
-    default_visibility,
-)
+from treadle.domain.access import SCOPES, Principal, default_visibility
 from treadle.domain.errors import StoreError, UnknownToken, UsageError
 from treadle.domain.ids import Instant, TokenId
-from treadle.domain.quotas import Quotas
 from treadle.domain.users import UserId, check_user
-from treadle.ports.access import TokenRecord, Tokens
+from treadle.operations.schemas import instant
+from treadle.ports.access import CreateToken, TokenRecord, Tokens
 from treadle.ports.clock import Clock, Ids
 
 logger = logging.getLogger(__name__)
@@ -36,22 +30,6 @@ SECRET_BYTES = 32
 FRESH_SECONDS = 2.0
 """How long a lookup is cached. Another process may have revoked the token in the meantime."""
 MAX_CACHED_TOKENS = 10_000
-
-
-class NewToken(Struct, frozen=True):
-    """A request to create a token."""
-
-    name: str
-    scopes: tuple[Scope, ...] = ("read", "run")
-    agents: tuple[str, ...] | None = None
-    expires_at: Instant | None = None
-    quotas: Quotas | None = None
-    user: UserId | None = None
-    """The owner of what is created with the token; None: the token is a user of its own."""
-    visibility: Visibility | None = None
-    """None: `own` for a token that may only run, `all` for others."""
-    multi_user: bool = False
-    """It serves several people, and acts for the one that a request names."""
 
 
 class CreatedToken(Struct, frozen=True):
@@ -74,7 +52,7 @@ class TokenService:
         self._revoked = 0
         """Number of revocations. Lookups that started before one are not cached."""
 
-    async def create(self, request: NewToken) -> CreatedToken:
+    async def create(self, request: CreateToken) -> CreatedToken:
         """Create a token. Raise UsageError if the request is invalid."""
         _check(request, self._clock.now())
         await self._check_user(request.user)
@@ -85,7 +63,7 @@ class TokenService:
             tuple(scope for scope in SCOPES if scope in request.scopes),
             request.agents,
             self._clock.now(),
-            request.expires_at,
+            instant(request.expires_at),
             quotas=request.quotas,
             owner=request.user,
             visibility=request.visibility or default_visibility(request.scopes),
@@ -223,7 +201,7 @@ class TokenService:
             cut()
 
 
-def _check(request: NewToken, now: Instant) -> None:
+def _check(request: CreateToken, now: Instant) -> None:
     name = request.name.strip()
     if not name or not name.isprintable():
         raise UsageError("A token needs a name of printable characters that says whose it is.")
@@ -237,7 +215,7 @@ def _check(request: NewToken, now: Instant) -> None:
         raise UsageError(
             "An admin token sees the data of all users: remove the scope admin, or the service of several people."
         )
-    if request.expires_at is not None and request.expires_at <= now:
+    if request.expires_at is not None and request.expires_at.timestamp() <= now:
         raise UsageError("The expiry of the token is in the past. Use a time in the future.")
 
 

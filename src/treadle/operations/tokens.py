@@ -1,18 +1,18 @@
 """Access tokens: the clients that may call over HTTP, and their scopes."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from treadle.domain.access import MAX_TOKEN_NAME_CHARACTERS, Scope, Visibility
+from treadle.domain.access import Scope, Visibility
 from treadle.domain.ids import TokenId
 from treadle.domain.quotas import Quotas
-from treadle.domain.users import MAX_USER_CHARACTERS, UserId
+from treadle.domain.users import UserId
 from treadle.operations.context import Context
 from treadle.operations.operation import NoParameters, Operation
-from treadle.operations.schemas import Page, instant, maybe, moment
-from treadle.ports.access import TokenRecord
+from treadle.operations.schemas import Page, maybe, moment
+from treadle.ports.access import CreateToken, TokenRecord
 
 
 class TokenView(Struct, frozen=True):
@@ -37,22 +37,6 @@ class NewTokenView(TokenView, frozen=True, kw_only=True):
     """A new access token. This is the only time that the token itself is shown."""
 
     token: str
-
-
-class CreateToken(Struct, frozen=True, forbid_unknown_fields=True):
-    name: Annotated[str, Meta(min_length=1, max_length=MAX_TOKEN_NAME_CHARACTERS)]
-    scopes: Annotated[tuple[Scope, ...], Meta(min_length=1, max_length=4)] = ("read", "run")
-    agents: Annotated[tuple[str, ...], Meta(min_length=1, max_length=1000)] | None = None
-    expires_at: datetime | None = None
-    quotas: Quotas | None = None
-    user: Annotated[str, Meta(min_length=1, max_length=MAX_USER_CHARACTERS)] | None = None
-    """The owner of what is begun with it; null: a user of its own, whose name is the id of the token."""
-    visibility: Visibility | None = None
-    """Whose sessions, runs and memories exist for it: of its `own` user, or of `all` users. Null: `own` for a token
-    with the scope run alone, `all` for others."""
-    multi_user: bool = False
-    """It serves several people. A request names the one that it is for (`user`, or the header `X-Treadle-User`); a
-    request that names none remembers nothing, and continues no session of them."""
 
 
 class RevokeToken(Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,20 +69,7 @@ async def create_token(context: Context, request: CreateToken) -> NewTokenView:
     """Create an access token.
 
     The response is the only place where the token itself is shown. It is not stored."""
-    from treadle.operations.token_service import NewToken
-
-    minted = await context.access.create(
-        NewToken(
-            request.name,
-            request.scopes,
-            request.agents,
-            instant(request.expires_at),
-            request.quotas,
-            request.user,
-            request.visibility,
-            request.multi_user,
-        )
-    )
+    minted = await context.access.create(request)
     return NewTokenView(**_fields(minted.record), token=minted.secret)
 
 

@@ -1,14 +1,33 @@
 """Access tokens, and the stored responses that make HTTP requests idempotent."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from datetime import datetime
+from typing import Annotated, Protocol
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from treadle.domain.access import Principal, Scope, Visibility
+from treadle.domain.access import MAX_TOKEN_NAME_CHARACTERS, Principal, Scope, Visibility
 from treadle.domain.ids import Instant, TokenId
 from treadle.domain.quotas import Quotas
-from treadle.domain.users import UserId
+from treadle.domain.users import MAX_USER_CHARACTERS, UserId
+
+
+class CreateToken(Struct, frozen=True, forbid_unknown_fields=True):
+    """A request to create an access token."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=MAX_TOKEN_NAME_CHARACTERS)]
+    scopes: Annotated[tuple[Scope, ...], Meta(min_length=1, max_length=4)] = ("read", "run")
+    agents: Annotated[tuple[str, ...], Meta(min_length=1, max_length=1000)] | None = None
+    expires_at: datetime | None = None
+    quotas: Quotas | None = None
+    user: Annotated[str, Meta(min_length=1, max_length=MAX_USER_CHARACTERS)] | None = None
+    """The owner of what is begun with it; null: a user of its own, whose name is the id of the token."""
+    visibility: Visibility | None = None
+    """Whose sessions, runs and memories exist for it: of its `own` user, or of `all` users. Null: `own` for a token
+    with the scope run alone, `all` for others."""
+    multi_user: bool = False
+    """It serves several people. A request names the one that it is for (`user`, or the header `X-Treadle-User`); a
+    request that names none remembers nothing, and continues no session of them."""
 
 
 class TokenRecord(Struct, frozen=True):

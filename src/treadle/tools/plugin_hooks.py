@@ -4,9 +4,8 @@ not imported before."""
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import Struct
-
 from treadle.domain.errors import UsageError
+from treadle.domain.plugins import Plugin
 from treadle.ports.hooks import Hook
 from treadle.tools.entry_points import find_entry_points
 
@@ -18,22 +17,12 @@ HOOK_GROUP = "treadle.hooks"
 TOOL_GROUP = "treadle.tools"
 
 
-class InstalledPlugin(Struct, frozen=True):
-    """An entry point of an installed package."""
-
-    name: str
-    value: str
-    """Where its code is."""
-    package: str
-    version: str
-
-
-def list_plugins(group: str = HOOK_GROUP) -> list[InstalledPlugin]:
+def list_plugins(group: str = HOOK_GROUP) -> list[Plugin]:
     """Return the plugins of all installed packages, without importing their code."""
     return [_describe(point) for point in find_entry_points(group)]
 
 
-def load_hooks(approved: Iterable[InstalledPlugin]) -> list[Hook]:
+def load_hooks(approved: Iterable[Plugin]) -> list[Hook]:
     """Import the hooks of approved plugins. Raise UsageError if one is missing, changed or broken: a safeguard that
     is gone must not go unnoticed."""
     points = {_describe(point): point for point in find_entry_points(HOOK_GROUP)}
@@ -49,10 +38,10 @@ def load_hooks(approved: Iterable[InstalledPlugin]) -> list[Hook]:
     return hooks
 
 
-def _describe(point: "EntryPoint") -> InstalledPlugin:
+def _describe(point: "EntryPoint") -> Plugin:
     package = point.dist
     name, version = ("", "") if package is None else (package.name, package.version)
-    return InstalledPlugin(point.name, point.value, name, version)
+    return Plugin(point.name, point.value, name, version)
 
 
 def _load(point: "EntryPoint") -> Sequence[Hook]:

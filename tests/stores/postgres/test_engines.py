@@ -22,7 +22,7 @@ from treadle.dispatch import local
 from treadle.doctor.examination import examine
 from treadle.domain.errors import UsageError
 from treadle.domain.events import Token
-from treadle.operations.token_service import NewToken
+from treadle.ports.access import CreateToken
 from treadle.ports.model import Model
 from treadle.telemetry.settings import Telemetry
 from treadle.testing.models import FunctionModel, ScriptedModel, ScriptedReply, ask, call, say
@@ -156,7 +156,7 @@ def test_read_only_and_maintenance_commands_open_the_database_directly(url: str,
                 [record] = await service.runs()
                 assert record.outcome == "completed"
             async with open_owning_caller(home) as caller:
-                await caller.context.access.create(NewToken("mine", ("read",)))
+                await caller.context.access.create(CreateToken("mine", ("read",)))
             async with open_persistent_readonly_caller(home) as caller:
                 assert [token.name for token in await caller.context.access.list()] == ["mine"]
 

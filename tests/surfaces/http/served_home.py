@@ -15,7 +15,8 @@ from treadle.config.home import Home
 from treadle.domain.access import SCOPES, Scope, Visibility
 from treadle.domain.limits import DEFAULT_STREAM_MEMORY_BYTES
 from treadle.domain.quotas import Quotas
-from treadle.operations.token_service import NewToken
+from treadle.operations.schemas import maybe
+from treadle.ports.access import CreateToken
 from treadle.ports.clock import Clock
 from treadle.surfaces.http.application import Application
 from treadle.surfaces.http.engine_server import make_application, serve_over_tcp
@@ -99,7 +100,9 @@ class ServedHome:
         visibility: Visibility = "all",
     ) -> str:
         limited = None if agents is None else tuple(agents)
-        wanted = NewToken("somebody", scopes or ("read", "run"), limited, expires_at, quotas, None, visibility)
+        wanted = CreateToken(
+            "somebody", scopes or ("read", "run"), limited, maybe(expires_at), quotas, None, visibility
+        )
         return (await self.engine.context.access.create(wanted)).secret
 
     async def begin(self, agent: str = "one", **body: Any) -> str:
@@ -137,7 +140,7 @@ async def serve_home(
         engine = create_engine(home=home, telemetry=Telemetry(metrics=True), clock=clock)
         async with engine, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
             app, listener = make_application(engine), bind_socket("127.0.0.1", 0)
-            admin = await engine.context.access.create(NewToken("admin", SCOPES))
+            admin = await engine.context.access.create(CreateToken("admin", SCOPES))
             origins = ("https://console.example",)
             async with serve_over_tcp(app, listener, (), origins, streams_per_token, stream_memory) as streams:
                 port = listener.getsockname()[1]

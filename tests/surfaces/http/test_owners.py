@@ -13,7 +13,7 @@ from tests.surfaces.http.served_home import Reply, ServedHome, serve_home, wants
 from tests.surfaces.http.sse import Wire
 from treadle.domain.access import Scope, Visibility
 from treadle.domain.ids import RunId
-from treadle.operations.token_service import NewToken
+from treadle.ports.access import CreateToken
 
 CANARY = "Zanzibar"
 """A word that only Alice says."""
@@ -31,7 +31,7 @@ def in_time(work: Coroutine[Any, Any, None], seconds: float = HANG_SECONDS) -> N
 async def mint(
     server: ServedHome, *scopes: Scope, user: str | None = None, visibility: Visibility | None = None
 ) -> str:
-    wanted = NewToken("somebody", scopes, user=user, visibility=visibility)
+    wanted = CreateToken("somebody", scopes, user=user, visibility=visibility)
     return (await server.engine.context.access.create(wanted)).secret
 
 
@@ -442,7 +442,7 @@ def test_schedules_and_inbound_webhooks_run_for_their_creator(tmp_path: Path) ->
     async def perform() -> None:
         async with home(tmp_path) as server:
             access = server.engine.context.access
-            admin = (await access.create(NewToken("boss", ("admin",), user="boss"))).secret
+            admin = (await access.create(CreateToken("boss", ("admin",), user="boss"))).secret
             made = {"agent": "keen", "message": "Look.", "every": "1h"}
             assert (await server.ask("POST", "/v1/schedules", made, admin)).json["owner"] == "boss"
             hook = {"name": "h", "agent": "keen", "message": "{{payload}}"}

@@ -13,13 +13,13 @@ from treadle.domain.ids import TokenId
 from treadle.domain.users import make_client_user
 from treadle.operations import inbound_webhooks, memories, schedules
 from treadle.operations.automation import NewHook, NewSchedule
-from treadle.operations.token_service import NewToken
+from treadle.ports.access import CreateToken
 
 FACT, QUESTION = f"My dog is called {CANARY}.", "What is my dog called?"
 
 
 async def mint(server: ServedHome, *scopes: Scope, multi_user: bool = True, **more: Any) -> str:
-    wanted = NewToken("backend", scopes or ("run",), multi_user=multi_user, **more)
+    wanted = CreateToken("backend", scopes or ("run",), multi_user=multi_user, **more)
     return (await server.engine.context.access.create(wanted)).secret
 
 

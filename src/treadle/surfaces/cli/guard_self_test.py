@@ -14,12 +14,12 @@ from msgspec import Struct
 import treadle
 from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
-from treadle.doctor.findings import Basis
 from treadle.doctor.quarantine import simulate_deadly_run
 from treadle.domain import events as e
 from treadle.domain.errors import TreadleError
 from treadle.domain.messages import Text, ToolUse
 from treadle.domain.runs import OutcomeKind, Usage
+from treadle.operations.system_facts import FindingBasis
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
 
 TRIAL_SECONDS = 60.0
@@ -46,7 +46,7 @@ class Check(Struct, frozen=True):
     armed: bool
     detail: str
     """How the run of the trial ended."""
-    basis: Basis = "probed"
+    basis: FindingBasis = "probed"
 
 
 class Trial(Struct, frozen=True):

@@ -8,10 +8,9 @@ from typing import Any
 from treadle.bootstrap.mcp_entries import ServerEntry
 from treadle.config.yaml_files import to_struct
 from treadle.domain.errors import UsageError
-from treadle.domain.mcp_servers import McpServer, check_server_names
+from treadle.domain.mcp_servers import McpConnectionView, McpServer, check_server_names
 from treadle.mcp.entry_secrets import replace_secrets
 from treadle.mcp.start_rules import explain_invalid_start
-from treadle.operations.mcp_status import McpConnectionView
 from treadle.surfaces.cli.terminal import measure_terminal
 
 NONE = "-"

@@ -12,7 +12,7 @@ from treadle.surfaces.cli.progress import ProgressLine
 from treadle.surfaces.cli.shared_options import Json
 
 if TYPE_CHECKING:
-    from treadle.doctor.findings import Finding
+    from treadle.operations.system_facts import DoctorFinding
     from treadle.surfaces.cli.guard_self_test import Check
 
 group = Group()
@@ -49,7 +49,7 @@ async def diagnose(
     return FAILED if wrong or unarmed else 0
 
 
-def _print_findings(findings: "Sequence[Finding]", checks: "Sequence[Check]") -> None:
+def _print_findings(findings: "Sequence[DoctorFinding]", checks: "Sequence[Check]") -> None:
     print_table(
         (Column("WHAT", shrinks_to=22), "STATE", "BASIS", Column("FOUND", shrinks_to=30, wraps=True)),
         [(finding.about, finding.state, finding.basis, finding.found) for finding in findings],

@@ -6,8 +6,9 @@ from typing import Annotated
 import msgspec
 
 from treadle.bootstrap.plugins import list_hook_plugins, list_tool_plugins
-from treadle.config.approved_plugins import ApprovedPlugin, read_approved_plugins, write_approved_plugins
+from treadle.config.approved_plugins import read_approved_plugins, write_approved_plugins
 from treadle.domain.errors import UsageError
+from treadle.domain.plugins import Plugin
 from treadle.domain.suggestions import find_closest
 from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.connection import current_home
@@ -81,7 +82,7 @@ async def revoke_plugin(name: Name, json: Json = False) -> int:
     return 0
 
 
-def _find(name: str, plugins: Sequence[ApprovedPlugin]) -> ApprovedPlugin:
+def _find(name: str, plugins: Sequence[Plugin]) -> Plugin:
     known = {each.name: each for each in plugins}
     if name in known:
         return known[name]
@@ -90,13 +91,13 @@ def _find(name: str, plugins: Sequence[ApprovedPlugin]) -> ApprovedPlugin:
     raise UsageError(f"There is no hook `{name}`. {meant}")
 
 
-def _state(plugin: ApprovedPlugin, approved: Sequence[ApprovedPlugin]) -> str:
+def _state(plugin: Plugin, approved: Sequence[Plugin]) -> str:
     known = {each.name: each for each in approved}
     if plugin.name not in known:
         return "off"
     return "approved" if known[plugin.name] == plugin else "changed since"
 
 
-def _row(plugin: ApprovedPlugin, kind: str, state: str) -> tuple[str, ...]:
+def _row(plugin: Plugin, kind: str, state: str) -> tuple[str, ...]:
     package = f"{plugin.package} {plugin.version}"
     return reveal_line(plugin.name), kind, state, reveal_line(package), reveal_line(plugin.value)

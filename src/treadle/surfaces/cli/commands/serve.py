@@ -176,7 +176,7 @@ def _share(home: "Home", workers: int | None) -> "WorkerShare":
 async def _first_token(access: "TokenService", host: str, now: "Instant") -> str | None:
     """Create a token at the first start. Raises UsageError if other machines could connect before one exists."""
     from treadle.domain.access import SCOPES
-    from treadle.operations.token_service import NewToken
+    from treadle.ports.access import CreateToken
     from treadle.surfaces.cli.local_listener import is_loopback
 
     known = await access.list()
@@ -185,7 +185,7 @@ async def _first_token(access: "TokenService", host: str, now: "Instant") -> str
             f"There is no valid access token, and other machines can reach {host}. Create one first: treadle "
             "tokens create NAME --scope admin"
         )
-    return None if known else (await access.create(NewToken(FIRST_TOKEN, SCOPES))).secret
+    return None if known else (await access.create(CreateToken(FIRST_TOKEN, SCOPES))).secret
 
 
 def _announce_server(url: str, token: str | None, home: "Home", json: bool) -> None:
