@@ -147,7 +147,9 @@ class PacedModel:
         (CallDelta(0, "look", '{"a'), CallDelta(0, "look", 't":1}'), 3),
     ],
 )
-def test_an_offset_is_absolute_for_a_late_reader(tmp_path: Path, first: Delta, second: Delta, offset: int) -> None:
+def test_a_late_reader_gets_the_beginning_too_and_offsets_are_absolute(
+    tmp_path: Path, first: Delta, second: Delta, offset: int
+) -> None:
     async def scenario() -> None:
         model = PacedModel()
         async with opened(tmp_path, model) as engine:
@@ -162,7 +164,7 @@ def test_an_offset_is_absolute_for_a_late_reader(tmp_path: Path, first: Delta, s
                     if isinstance(event.data, ThinkingDelta | ToolCallDelta):
                         seen.append(event.data.offset)
                         pushed.add_done_callback(lambda _: asyncio.ensure_future(model.finish()))
-        assert seen == [offset]
+        assert seen == [0, offset]
 
     asyncio.run(scenario())
 

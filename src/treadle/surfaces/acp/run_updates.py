@@ -1,8 +1,7 @@
-"""Turns the events of one run into the updates that an editor shows."""
+"""Turns the changes of a run's transcript into the updates that an editor shows."""
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,19 +9,31 @@ from acp.helpers import image_block, start_tool_call, text_block, update_tool_ca
 from acp.schema import Cost, StopReason, UsageUpdate
 from pydantic import BaseModel
 
-from treadle.domain import events as e
 from treadle.domain.code_fences import find_open_fence
-from treadle.domain.commands import format_command
 from treadle.domain.envelope import Event
-from treadle.domain.excerpts import take_excerpt
 from treadle.domain.ids import RunId
-from treadle.domain.memories import describe_recall
-from treadle.domain.messages import Image, Message, Text, Thinking, ToolUse
-from treadle.domain.silence import is_silence, may_be_silence
+from treadle.domain.transcript import (
+    AnswerItem,
+    CallItem,
+    Change,
+    ChildItem,
+    EndItem,
+    Item,
+    ItemAdded,
+    ItemChanged,
+    LiveReplaced,
+    MessageItem,
+    NoteItem,
+    PlanItem,
+    RunTotals,
+    TextAppended,
+    ThinkingItem,
+)
+from treadle.operations.transcripts import RunTranscript
 from treadle.surfaces.acp.tool_view import (
     KINDS,
     PLAN_TOOL,
-    read_plan,
+    show_plan,
     show_result,
     text_content,
     view_call,
@@ -48,40 +59,15 @@ class TextPiece(NamedTuple):
 Update = TextPiece | BaseModel
 
 
-@dataclass(slots=True)
-class _Reply:
-    """The reply that is being written: which attempt, and how much of it was sent."""
+class _ShownCall:
+    """A call that the editor shows."""
 
-    attempt: tuple[int, int] = (0, 0)
-    text: str = ""
-    sent: int = 0
-    thought: int = 0
-
-
-@dataclass(slots=True)
-class _Call:
-    """A call of the run."""
-
-    name: str
-    arguments: str
-    output: str = ""
-    """The end of what it has written so far."""
-    written: int = 0
-    shown_at: float = 0.0
-    children: dict[RunId, str] = field(default_factory=dict[RunId, str])
-
-
-@dataclass(slots=True)
-class UsageSoFar:
-    """What a run has used so far."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    context: int = 0
-    window: int = 0
-    cost: float = 0.0
-    is_priced: bool = True
+    def __init__(self, call: CallItem) -> None:
+        self.call = call
+        self.output = ""
+        """The end of what it has printed so far."""
+        self.shown_at = 0.0
+        self.children: dict[RunId, str] = {}
 
 
 class RunUpdates:
@@ -89,124 +75,114 @@ class RunUpdates:
 
     def __init__(self, run_id: RunId, folder: Path, cost_before: float = 0.0) -> None:
         self.run_id = run_id
-        self.sequence = 0
-        self.usage = UsageSoFar()
-        self.end: e.RunEnd | None = None
+        self.end: EndItem | None = None
         self.is_past = False
         """The events happened before the session was opened here."""
+        self._transcript = RunTranscript(run_id)
         self._folder = folder
         self._cost_before = cost_before
-        self._reply = _Reply()
-        self._calls: dict[str, _Call] = {}
-        self._has_answered = False
+        self._totals = RunTotals()
+        """The totals that were shown."""
+        self._sent: dict[str, TextPiece] = {}
+        """The text of each answer and of reasoning that is being written, as far as it was sent."""
+        self._dropped: set[str] = set()
+        """Live items that were replaced, unless their reply comes next."""
+        self._calls: dict[str, _ShownCall] = {}
+        """Open calls, by key."""
         self._answer = ""
         """The text of the latest reply that was sent."""
 
-    def apply(self, event: Event, *, is_own: bool = False) -> Iterator[Update]:
-        """Yield the updates for one event. A message that this editor has sent is not repeated."""
-        data = event.data
-        if event.durable:
-            if event.sequence <= self.sequence:
-                return
-            self.sequence = event.sequence
-        match data:
-            case e.Token() | e.ThinkingDelta() | e.AttemptReset():
-                yield from self._apply_live(data)
-            case e.ToolCallProgress(call_id=call_id, offset=offset, text=text):
-                yield from self._show_progress(call_id, offset, text)
-            case e.UserMessage(message=message) | e.MessageSteered(message=message):
-                if not is_own:
-                    yield from self._show_message(message)
-            case e.RunQueued(command=command) if command is not None and not is_own:
-                yield update_user_message(text_block(format_command(command)))
-            case e.RunForked(asked=asked) if asked and not is_own:
-                yield update_user_message(text_block(asked))
-            case _:
-                yield from self._apply_durable(event)
-
-    # ── The reply that is being written ──
-
-    def _apply_live(self, data: e.Token | e.ThinkingDelta | e.AttemptReset) -> Iterator[Update]:
-        reply = self._reply
-        if isinstance(data, e.AttemptReset):
-            yield from self._discard_reply()
-            return
-        if reply.attempt != (data.request, data.attempt):
-            yield from self._discard_reply()
-            reply = self._reply = _Reply((data.request, data.attempt))
-        if isinstance(data, e.ThinkingDelta):
-            news = data.text[max(0, reply.thought - data.offset) :]
-            reply.thought += len(news)
-            if news:
-                yield TextPiece(THOUGHT, self._message_id, news)
-            return
-        reply.text += data.text[max(0, len(reply.text) - data.offset) :]
-        if not may_be_silence(reply.text):  # the end of the reply decides whether a marker is shown
-            yield from self._send_rest(reply)
+    @property
+    def sequence(self) -> int:
+        return self._transcript.sequence
 
     @property
-    def _message_id(self) -> str:
-        request, attempt = self._reply.attempt
-        return f"{self.run_id}:{request}:{attempt}"
+    def totals(self) -> RunTotals:
+        return self._transcript.totals
 
-    def _send_rest(self, reply: _Reply) -> Iterator[Update]:
-        news = reply.text[reply.sent :]
-        reply.sent = len(reply.text)
-        if news:
-            self._has_answered = True
-            self._answer = reply.text
-            yield TextPiece(ANSWER, self._message_id, news)
+    def apply(self, event: Event) -> Sequence[Change]:
+        """Apply an event of the run, and return what it changed."""
+        return self._transcript.apply(event)
 
-    def _discard_reply(self, reason: str = "") -> Iterator[Update]:
-        """Mark text that was sent as void: an editor cannot remove it."""
-        if self._reply.sent:
-            why = f": {reason.rstrip('.')}" if reason else ""
-            text = self._end_code_block(f"\n\n*The reply was cut off{why}. It starts again.*\n\n")
-            yield TextPiece(ANSWER, self._message_id, text)
-        self._reply = _Reply()
+    def show(self, changes: Sequence[Change], *, is_own: bool = False) -> Iterator[Update]:
+        """Yield the updates for changes. A message that this editor has sent is not repeated."""
+        for change in changes:
+            match change:
+                case ItemAdded(MessageItem() as item):
+                    if not is_own:
+                        yield from _show_message(item)
+                case ItemAdded(EndItem() as item):
+                    self.end = item
+                case ItemAdded(item) | ItemChanged(item):
+                    yield from self._show_item(item)
+                case TextAppended():
+                    yield from self._append(change)
+                case LiveReplaced(items):
+                    self._dropped |= self._sent.keys() - {item.key for item in items}
+                    for item in items:
+                        yield from self._show_item(item)
+                case _:
+                    pass
+        yield from self._void_dropped_text()
+        yield from self._show_totals()
+        if self.end is not None and changes:
+            yield from self._show_end(self.end)
 
-    def _end_reply(self, response: e.LlmResponse) -> Iterator[Update]:
-        reply = self._reply
-        thought = "\n\n".join(part.text for part in response.parts if isinstance(part, Thinking) and part.text)
-        if thought and not reply.thought:
-            yield TextPiece(THOUGHT, self._message_id, thought)
-        text = "".join(part.text for part in response.parts if isinstance(part, Text))
-        if not is_silence(text) and text.strip() and (not reply.sent or text.startswith(reply.text[: reply.sent])):
-            reply.text = text
-            yield from self._send_rest(reply)
-        for part in response.parts:
-            if isinstance(part, ToolUse):
-                yield from self._announce(part.call_id, part.name, part.arguments)
-        self._reply = _Reply()
-
-    # ── What is committed ──
-
-    def _apply_durable(self, event: Event) -> Iterator[Update]:
-        data = event.data
-        match data:
-            case e.ModelResolved(context_window=window):
-                self.usage.window = window
-            case e.LlmRequest(attempt=attempt):
-                self._reply = _Reply((event.sequence, attempt))
-            case e.LlmResponse():
-                yield from self._end_reply(data)
-                self.last_stop = data.stop
-                yield from self._count(data)
-            case e.LlmError(message=message):
-                yield from self._discard_reply(message)
-            case e.CommandObeyed(said=said):
-                self._has_answered = True
-                yield self.make_note(said)
-            case e.ContextCompacted():
+    def _show_item(self, item: Item) -> Iterator[Update]:
+        match item:
+            case AnswerItem(source="command", text=text):
+                yield self.make_note(text)
+            case AnswerItem() | ThinkingItem():
+                yield from self._send_text(item)
+            case CallItem() if item.state != "writing":
+                yield from self._show_call(item)
+            case PlanItem(steps=steps):
+                yield show_plan(steps)
+            case ChildItem():
+                yield from self._show_child(item)
+            case NoteItem(topic="context_compacted"):
                 yield self.make_note("The earlier conversation was replaced with a summary.", THOUGHT)
-            case e.MemoryRecalled() if data.count:
-                yield self.make_note(f"{describe_recall(data.count)}\n\n{fence_text(data.texts)}\n\n", THOUGHT)
-            case e.RunWaiting():
-                yield from self._wait(data)
-            case e.RunEnd():
-                yield from self._end(data)
+            case NoteItem(topic="memory_recalled", text=text, details=details):
+                yield self.make_note(f"{text}\n\n{fence_text(details)}\n\n", THOUGHT)
             case _:
-                yield from self._apply_call(data)
+                pass
+
+    # ── Texts ──
+
+    def _send_text(self, item: AnswerItem | ThinkingItem) -> Iterator[Update]:
+        """Send what is new of a text. A reply that differs from what was sent of it is not sent again."""
+        self._dropped.discard(item.key)
+        kind = ANSWER if isinstance(item, AnswerItem) else THOUGHT
+        sent = self._sent.get(item.key) or TextPiece(kind, f"{self.run_id}:{item.sequence}", "")
+        if item.text.startswith(sent.text):
+            yield from self._send(item.key, sent, item.text[len(sent.text) :])
+        if item.state != "writing":
+            self._sent.pop(item.key, None)
+
+    def _append(self, change: TextAppended) -> Iterator[Update]:
+        if change.field == "output":
+            yield from self._show_progress(change)
+        elif (sent := self._sent.get(change.key)) is not None:
+            yield from self._send(change.key, sent, change.text[max(0, len(sent.text) - change.offset) :])
+
+    def _send(self, key: str, sent: TextPiece, news: str) -> Iterator[Update]:
+        self._sent[key] = sent = sent._replace(text=sent.text + news)
+        if news:
+            if sent.kind == ANSWER:
+                self._answer = sent.text
+            yield sent._replace(text=news)
+
+    def _void_dropped_text(self) -> Iterator[Update]:
+        """Mark an answer that was sent in part as void: an editor cannot remove it."""
+        dropped = [self._sent.pop(key) for key in self._dropped]
+        self._dropped.clear()
+        is_cancelled = self.end is not None and self.end.outcome == "cancelled"
+        for piece in dropped:
+            if piece.kind == ANSWER and piece.text and (self.end is None or is_cancelled):
+                reason = "the run was cancelled" if is_cancelled else self.totals.failure.rstrip(".")
+                why = f": {reason}" if reason else ""
+                text = f"\n\n*The reply was cut off{why}. It starts again.*\n\n"
+                yield piece._replace(text=self._end_code_block(text))
 
     def _end_code_block(self, text: str) -> str:
         """Return a text that follows the reply. If the reply left a code block open, the text begins with its end:
@@ -220,50 +196,36 @@ class RunUpdates:
             text = self._end_code_block(text)
         return TextPiece(kind, f"{self.run_id}:note:{self.sequence}", text)
 
-    def _show_message(self, message: Message) -> Iterator[Update]:
-        yield update_user_message(text_block(message.text))
-        for part in message.parts:
-            if isinstance(part, Image):
-                yield update_user_message(image_block(part.data, part.media_type))
+    # ── The state ──
 
-    def _count(self, data: e.LlmResponse) -> Iterator[Update]:
-        used, usage = data.usage, self.usage
-        usage.input_tokens += used.input_tokens
-        usage.output_tokens += used.output_tokens
-        usage.cached_tokens += used.cache_read_tokens
-        usage.context = used.input_tokens + used.output_tokens
-        usage.cost += data.cost or 0.0
-        usage.is_priced = usage.is_priced and data.cost is not None
-        if usage.window:
-            total = self._cost_before + usage.cost
+    def _show_totals(self) -> Iterator[Update]:
+        """Show what the run has used after each model call, and what it waits for."""
+        before, now = self._totals, self.totals
+        self._totals = now
+        if now.model_calls != before.model_calls and now.context_window:
+            total = self._cost_before + (now.tree_cost or 0.0)
             cost = Cost(amount=total, currency="USD") if total else None
-            yield UsageUpdate(session_update="usage_update", used=usage.context, size=usage.window, cost=cost)
-
-    def _wait(self, data: e.RunWaiting) -> Iterator[Update]:
-        match data.reason:
+            used, size = now.context_tokens, now.context_window
+            yield UsageUpdate(session_update="usage_update", used=used, size=size, cost=cost)
+        if now.waiting_for == before.waiting_for:
+            return
+        match now.waiting_for:
             case "retry" | "breaker":
-                yield self.make_note(f"Waiting for the model: {data.detail}\n\n", THOUGHT)
+                yield self.make_note(f"Waiting for the model: {now.detail}\n\n", THOUGHT)
             case "interrupted":
-                yield from self._discard_reply()
                 yield self.make_note("*Interrupted. The next message continues the run.*")
-            case reason if reason in PARKED:
-                yield self.make_note(f"*The run waits ({reason}): {data.detail}*")
+            case str() as reason if reason in PARKED:
+                yield self.make_note(f"*The run waits ({reason}): {now.detail}*")
             case _:
                 pass
 
-    def _end(self, data: e.RunEnd) -> Iterator[Update]:
-        self.end = data
-        for call_id, call in self._calls.items():
-            yield update_tool_call(self._make_id(call_id), status="failed", kind=KINDS.get(call.name))
-        self._calls.clear()
-        if data.outcome == "cancelled":
-            yield from self._discard_reply("the run was cancelled")
-        elif data.status != "completed":
-            yield self.make_note(f"*The run ended ({data.outcome.replace('_', ' ')}): {self.explain_end()}*")
-        elif data.text.strip() and not self._has_answered and not data.silent:
-            yield self.make_note(data.text)
-        if data.unverified_claim:
-            yield self.make_note(f"\n\n*Not verified by any tool call: {data.unverified_claim}*")
+    def _show_end(self, end: EndItem) -> Iterator[Update]:
+        if end.status != "completed" and end.outcome != "cancelled":
+            yield self.make_note(f"*The run ended ({end.outcome.replace('_', ' ')}): {self.explain_end()}*")
+        elif end.text.strip() and end.outcome != "cancelled":
+            yield self.make_note(end.text)
+        if end.unverified_claim:
+            yield self.make_note(f"\n\n*Not verified by any tool call: {end.unverified_claim}*")
 
     def explain_end(self) -> str:
         """Return why the run ended and how to continue."""
@@ -273,63 +235,37 @@ class RunUpdates:
 
     # ── Calls ──
 
-    def _make_id(self, call_id: str) -> str:
-        return f"{self.run_id}:{call_id}"
+    def _make_id(self, call: CallItem) -> str:
+        return f"{self.run_id}:{call.call_id}"
 
-    def _announce(self, call_id: str, name: str, arguments: str) -> Iterator[Update]:
-        if call_id in self._calls:
-            return
-        self._calls[call_id] = _Call(name, arguments)
-        if name == PLAN_TOOL and (plan := read_plan(arguments)) is not None:
-            yield plan
-            return
-        view = view_call(name, arguments, self._folder, is_past=self.is_past)
-        yield start_tool_call(
-            self._make_id(call_id),
-            view.title,
-            kind=view.kind,
-            status="pending",
-            content=view.content or None,
-            locations=view.locations or None,
-            raw_input=view.raw_input,
-        )
+    def _show_call(self, call: CallItem) -> Iterator[Update]:
+        if call.name == PLAN_TOOL and call.state != "failed":
+            return  # the plan is shown instead
+        shown = self._calls.get(call.key)
+        if shown is None:
+            shown = self._calls[call.key] = _ShownCall(call)
+            view = view_call(call.name, call.arguments, self._folder, is_past=self.is_past)
+            yield start_tool_call(
+                self._make_id(call),
+                view.title,
+                kind=view.kind,
+                status="pending",
+                content=view.content or None,
+                locations=view.locations or None,
+                raw_input=view.raw_input,
+            )
+        before, shown.call = shown.call, call
+        if call.is_final:
+            yield from self._close(call)
+        elif call.state == "running" and before.state != "running":
+            yield self._start(call, before)
 
-    def _apply_call(self, data: e.EventData) -> Iterator[Update]:
-        match data:
-            case e.ToolCallStart(call_id=call_id, name=name, arguments=arguments):
-                yield from self._start(call_id, name, arguments)
-            case e.ToolCallEnd(call_id=call_id, content=content, exit_code=code, images=images):
-                yield from self._close(call_id, take_excerpt(content, data.excerpt), images, is_failed=bool(code))
-            case e.ToolCallError(call_id=call_id, content=content):
-                yield from self._close(call_id, take_excerpt(content, data.excerpt), is_failed=True)
-            case (
-                e.ToolCallBlocked(call_id=call_id, content=content)
-                | e.HookBlocked(call_id=call_id, content=content)
-            ):
-                yield from self._close(call_id, content, is_failed=True)
-            case e.AgentSpawn(call_id=call_id, run_id=run_id, agent=agent):
-                yield from self._show_child(call_id, run_id, f"{agent}: started")
-            case e.AgentWaiting(call_id=call_id, run_id=run_id, agent=agent, reason=reason):
-                yield from self._show_child(call_id, run_id, f"{agent}: waits ({reason})")
-            case e.AgentAnswered(call_id=call_id, run_id=run_id, agent=agent):
-                yield from self._show_child(call_id, run_id, f"{agent}: running")
-            case e.AgentEnd(call_id=call_id, run_id=run_id, agent=agent, outcome=outcome):
-                yield from self._show_child(call_id, run_id, f"{agent}: {outcome}")
-            case _:
-                pass
-
-    def _start(self, call_id: str, name: str, arguments: str) -> Iterator[Update]:
-        yield from self._announce(call_id, name, arguments)
-        call = self._calls[call_id]
-        if call.name == PLAN_TOOL:
-            return
-        if call.arguments == arguments:
-            yield update_tool_call(self._make_id(call_id), status="in_progress")
-            return
-        call.arguments = arguments  # a reviewer or a hook has changed them
-        view = view_call(name, arguments, self._folder, is_past=self.is_past)
-        yield update_tool_call(
-            self._make_id(call_id),
+    def _start(self, call: CallItem, before: CallItem) -> Update:
+        if call.arguments == before.arguments:
+            return update_tool_call(self._make_id(call), status="in_progress")
+        view = view_call(call.name, call.arguments, self._folder, is_past=self.is_past)  # a reviewer changed them
+        return update_tool_call(
+            self._make_id(call),
             status="in_progress",
             title=view.title,
             kind=view.kind,
@@ -338,39 +274,55 @@ class RunUpdates:
             raw_input=view.raw_input,
         )
 
-    def _show_progress(self, call_id: str, offset: int, text: str) -> Iterator[Update]:
-        call = self._calls.get(call_id)
-        if call is None:
+    def _show_progress(self, change: TextAppended) -> Iterator[Update]:
+        shown = self._calls.get(change.key)
+        if shown is None:
             return
-        news = text[max(0, call.written - offset) :]
-        call.written += len(news)
-        call.output = (call.output + news)[-MAX_PROGRESS_CHARACTERS:]
+        shown.output = (shown.output + change.text)[-MAX_PROGRESS_CHARACTERS:]
         now = time.monotonic()
-        if now - call.shown_at >= PROGRESS_SECONDS:
-            call.shown_at = now
-            shown = fence_text(call.output)
-            yield update_tool_call(self._make_id(call_id), status="in_progress", content=[text_content(shown)])
+        if now - shown.shown_at >= PROGRESS_SECONDS:
+            shown.shown_at = now
+            content = [text_content(fence_text(shown.output))]
+            yield update_tool_call(self._make_id(shown.call), status="in_progress", content=content)
 
-    def _close(
-        self, call_id: str, text: str, images: tuple[Image, ...] = (), *, is_failed: bool = False
-    ) -> Iterator[Update]:
-        call = self._calls.pop(call_id, None)
-        if call is None or (call.name == PLAN_TOOL and not is_failed):
+    def _close(self, call: CallItem) -> Iterator[Update]:
+        if call.state == "denied" and call.error is None:
+            return  # its result follows
+        if self._calls.pop(call.key, None) is None:
+            return
+        is_failed = call.state != "done"
+        if is_failed and not call.result:  # the end of the run closed it
+            yield update_tool_call(self._make_id(call), status="failed", kind=KINDS.get(call.name))
             return
         is_edit = KINDS.get(call.name) == "edit" and not is_failed
-        content = None if is_edit else show_result(text, images)  # a diff stays
-        status = "failed" if is_failed else "completed"
         yield update_tool_call(
-            self._make_id(call_id), status=status, content=content, raw_output=text if is_edit else None
+            self._make_id(call),
+            status="failed" if is_failed else "completed",
+            content=None if is_edit else show_result(call.result, call.images),  # a diff stays
+            raw_output=call.result if is_edit else None,
         )
 
-    def _show_child(self, call_id: str, run_id: RunId, line: str) -> Iterator[Update]:
-        call = self._calls.get(call_id)
-        if call is None:
+    def _show_child(self, child: ChildItem) -> Iterator[Update]:
+        shown = next((each for each in self._calls.values() if each.call.call_id == child.call_id), None)
+        if shown is None:
             return
-        call.children[run_id] = line
-        shown = text_content("\n".join(f"- {each}" for each in call.children.values()))
-        yield update_tool_call(self._make_id(call_id), status="in_progress", content=[shown])
+        shown.children[child.child_run_id] = f"{child.agent}: {_describe_child(child, shown.children)}"
+        content = text_content("\n".join(f"- {each}" for each in shown.children.values()))
+        yield update_tool_call(self._make_id(shown.call), status="in_progress", content=[content])
+
+
+def _show_message(item: MessageItem) -> Iterator[Update]:
+    yield update_user_message(text_block(item.text))
+    for image in item.images:
+        yield update_user_message(image_block(image.data, image.media_type))
+
+
+def _describe_child(child: ChildItem, known: dict[RunId, str]) -> str:
+    if child.state == "ended":
+        return child.outcome or "ended"
+    if child.waiting_for:
+        return f"waits ({child.waiting_for})"
+    return "running" if child.child_run_id in known else "started"
 
 
 def find_stop_reason(updates: RunUpdates) -> StopReason | None:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +11,22 @@ from pathlib import Path
 from acp import RequestError
 from acp.schema import PromptResponse, SessionInfoUpdate, StopReason, Usage
 
-from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec
 from treadle.domain.attachments import parse_attached_file
 from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, StoreError, TreadleError, UnknownSession
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Image, Text
+from treadle.domain.transcript import (
+    ApprovalItem,
+    Change,
+    ChildItem,
+    ItemAdded,
+    ItemChanged,
+    MessageItem,
+    QuestionItem,
+    RunTotals,
+)
 from treadle.operations import sessions
 from treadle.operations.attachments import Attachment
 from treadle.operations.event_source import follow_without_resets
@@ -33,12 +42,8 @@ from treadle.surfaces.cli.home_link import HomeLink
 from treadle.surfaces.cli.session_runs import find_next_run
 from treadle.system.workspace_identity import find_workspace
 
-ASKING = (
-    e.RunWaiting, e.AgentWaiting, e.ApprovalRequested, e.ApprovalDecided, e.ApprovalExpired, e.ClarifyRequested,
-    e.ClarifyAnswered, e.AgentAnswered,
-)  # fmt: skip
-"""Events after which the pending approvals and questions may differ."""
-MESSAGES = (e.UserMessage, e.MessageSteered, e.RunQueued)
+STARTS = ("run_queued", "run_start")
+"""Events after which another run of the session may be in progress."""
 log = logging.getLogger(__name__)
 
 
@@ -109,7 +114,7 @@ class EditorSession:
             updates.is_past = True
             async with aclosing(self._link.read_stored(run.run_id)) as events:
                 async for event in events:
-                    for update in updates.apply(event):
+                    for update in updates.show(updates.apply(event)):
                         if is_shown:
                             await self._show(update)
             updates.is_past = False
@@ -245,7 +250,7 @@ class EditorSession:
 
     def observe(self, event: Event) -> None:
         """Notice an event of the session that any surface has caused."""
-        if isinstance(event.data, e.RunQueued | e.RunStart):
+        if event.type in STARTS:
             self.spawn(self.sync())
 
     def reconnect(self) -> None:
@@ -268,11 +273,12 @@ class EditorSession:
             await self._refresh_requests()
             async with aclosing(follow_without_resets(self._link, updates.run_id, updates.sequence)) as events:
                 async for event in events:
-                    is_own = isinstance(event.data, MESSAGES) and await self._is_own(event)
-                    for update in updates.apply(event, is_own=is_own):
+                    before = updates.totals
+                    changes = updates.apply(event)
+                    is_own = await self._is_own(changes)
+                    for update in updates.show(changes, is_own=is_own):
                         await self._show(update)
-                    if event.durable:
-                        self._handle_event(event)
+                    self._note_changes(updates, changes, before)
         except (StoreError, ConnectionError):
             return  # the link reports it, and the run is followed again afterwards
         except TreadleError as error:
@@ -286,25 +292,30 @@ class EditorSession:
         if updates.end is not None:
             await self._end(updates)
 
-    async def _is_own(self, event: Event) -> bool:
-        async with self._sending:
-            pass
-        if isinstance(event.data, e.RunQueued):
-            return self._own[event.run_id] > 0 and event.data.command is not None
-        if self._own[event.run_id] <= 0:
-            return False
-        self._own[event.run_id] -= 1
-        return True
+    async def _is_own(self, changes: Sequence[Change]) -> bool:
+        """Return whether changes begin with a message of this editor."""
+        match changes:
+            case [ItemAdded(MessageItem(run_id=run_id, delivery=delivery)), *_]:
+                async with self._sending:
+                    pass
+                is_own = self._own[run_id] > 0
+                if is_own and delivery != "command":
+                    self._own[run_id] -= 1
+                return is_own
+            case _:
+                return False
 
-    def _handle_event(self, event: Event) -> None:
-        data = event.data
-        if isinstance(data, ASKING):
+    def _note_changes(self, updates: RunUpdates, changes: Sequence[Change], before: RunTotals) -> None:
+        items = [change.item for change in changes if isinstance(change, ItemAdded | ItemChanged)]
+        totals = updates.totals
+        is_parked = totals.status == "waiting" and totals is not before
+        if is_parked or any(isinstance(item, ApprovalItem | QuestionItem | ChildItem) for item in items):
             self.spawn(self._refresh_requests())
-        if isinstance(data, e.RunWaiting) and self._is_turn_of(event.run_id):
-            if data.reason == "interrupted":
+        if is_parked and self._is_turn_of(updates.run_id):
+            if totals.waiting_for == "interrupted":
                 self._end_turn("cancelled")
-            elif data.reason in PARKED and data.wake_at is None:
-                self._fail_turn(f"The run waits ({data.reason}): {data.detail}", "Waiting")
+            elif totals.waiting_for in PARKED and totals.wake_at is None:
+                self._fail_turn(f"The run waits ({totals.waiting_for}): {totals.detail}", "Waiting")
 
     def _is_turn_of(self, run_id: RunId) -> bool:
         return self._turn is not None and self._turn.run_id == run_id
@@ -328,10 +339,10 @@ class EditorSession:
         if updates.run_id in self._ended:
             return
         self._ended.add(updates.run_id)
-        usage = updates.usage
+        used = updates.totals
         taken, given, cached = self._usage
-        self._usage = (taken + usage.input_tokens, given + usage.output_tokens, cached + usage.cached_tokens)
-        self._cost += usage.cost
+        self._usage = (taken + used.input_tokens, given + used.output_tokens, cached + used.cache_read_tokens)
+        self._cost += used.tree_cost or 0.0
 
     # ── Showing ──
 

@@ -3,20 +3,19 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from acp.helpers import image_block, plan_entry, text_block, tool_content, tool_diff_content, update_plan
 from acp.schema import (
     AgentPlanUpdate,
     ContentToolCallContent,
     FileEditToolCallContent,
-    PlanEntryPriority,
-    PlanEntryStatus,
     ToolCallLocation,
     ToolKind,
 )
 
 from treadle.domain.messages import Image
+from treadle.domain.transcript import PlanStep
 from treadle.surfaces.acp.patch_view import view_patch
 from treadle.surfaces.cli.call_view import decode, pretty_json, show_call, summarize_call
 from treadle.surfaces.cli.file_changes import PATCH_TOOL, read_edits
@@ -105,26 +104,9 @@ def fence(text: str, language: str = "") -> str:
     return f"{marks}{language}\n{text}\n{marks}"
 
 
-def read_plan(arguments: str) -> AgentPlanUpdate | None:
-    """Return the plan that a call of `update_plan` sets; None if it is not valid."""
-    entries = (decode(arguments).values or {}).get("entries")
-    if not isinstance(entries, list):
-        return None
-    found = [cast("dict[str, Any]", each) for each in cast("list[Any]", entries) if isinstance(each, dict)]
-    return update_plan(
-        plan_entry(str(each.get("content", "")), status=_read_status(each), priority=_read_priority(each))
-        for each in found
-    )
-
-
-def _read_status(entry: dict[str, Any]) -> PlanEntryStatus:
-    given = entry.get("status")
-    return given if given == "in_progress" or given == "completed" else "pending"
-
-
-def _read_priority(entry: dict[str, Any]) -> PlanEntryPriority:
-    given = entry.get("priority")
-    return given if given == "high" or given == "low" else "medium"
+def show_plan(steps: Sequence[PlanStep]) -> AgentPlanUpdate:
+    """Return the plan of the agent."""
+    return update_plan(plan_entry(step.text, status=step.status, priority=step.priority) for step in steps)
 
 
 def _make_title(name: str, arguments: str, values: dict[str, Any]) -> str:
