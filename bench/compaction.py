@@ -38,7 +38,7 @@ FACTS_PER_KIND = 20
 STEPS_PER_RUN = 40
 SUMMARY_TOKENS = 400
 """The limit of the scripted summariser."""
-EMBEDDED, EMBEDDED_COMPACTIONS = "local/smollm2", 3
+EMBEDDED, EMBEDDED_COMPACTIONS = "local/smollm2", 1
 """The embedded model as the writer of summaries: its figures are reported, and have no bars."""
 EDIT_EVERY = 23
 FACT_BAR, REPEATED_BAR, PREFIX_BAR = 0.95, 0.05, 0.98
