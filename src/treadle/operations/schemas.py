@@ -1,8 +1,10 @@
 """Types that the requests and views of several entities share."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Generic, TypeVar
+from functools import cache
+from typing import Annotated, Any, Generic, TypeVar, get_args
 
+import msgspec
 from msgspec import Meta, Struct
 
 from treadle.domain.ids import Instant, RunId, SessionId
@@ -10,6 +12,7 @@ from treadle.domain.messages import MESSAGE_LIMIT
 from treadle.domain.workspaces import MAX_WORKSPACE_CHARACTERS
 
 Item = TypeVar("Item")
+View = TypeVar("View", bound=Struct)
 Said = Annotated[str, Meta(min_length=1, max_length=MESSAGE_LIMIT)]
 """A text that a caller sends to an agent."""
 FirstSaid = Annotated[str, Meta(min_length=1, extra_json_schema={"maxLength": MESSAGE_LIMIT})]
@@ -74,3 +77,19 @@ def maybe(at: Instant | None) -> datetime | None:
 
 def instant(at: datetime | None) -> Instant | None:
     return None if at is None else at.timestamp()
+
+
+def make_view(view: type[View], record: Struct, **more: Any) -> View:
+    """Return a view with the fields that a record has by the same names, its times as dates, and with these."""
+    for name, is_time in _list_view_fields(view):
+        if name not in more:
+            value = getattr(record, name)
+            more[name] = maybe(value) if is_time else value
+    return view(**more)
+
+
+@cache
+def _list_view_fields(view: type[Struct]) -> tuple[tuple[str, bool], ...]:
+    """Return the names of the fields, and whether each is a time."""
+    fields = msgspec.structs.fields(view)
+    return tuple([(each.name, datetime in (each.type, *get_args(each.type))) for each in fields])

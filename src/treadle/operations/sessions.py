@@ -1,60 +1,32 @@
 """Sessions: their runs in order, and the segments of the conversation that the model saw."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from treadle.domain.errors import UsageError
-from treadle.domain.events import SegmentReason
-from treadle.domain.ids import RunId, SegmentId, SessionId
-from treadle.domain.users import LOCAL_USER, UserId
+from treadle.domain.ids import SessionId
 from treadle.domain.workspaces import Workspace, WorkspaceId, list_identities
 from treadle.operations.context import Context
 from treadle.operations.operation import Operation
 from treadle.operations.refusal import check_workspace_name, refuse_other_model, show_workspace
 from treadle.operations.retention import Deleted, Pruned
 from treadle.operations.runs import RunView, run_view
-from treadle.operations.schemas import Cursor, FolderName, Limit, Page, WorkspaceName, moment
-from treadle.ports.sessions import TITLE_LIMIT, SegmentRecord, SessionRecord, make_title
+from treadle.operations.schemas import Cursor, FolderName, Limit, Page, WorkspaceName, make_view
+from treadle.ports.sessions import TITLE_LIMIT, SegmentFields, SessionFields, SessionRecord, make_title
 
 
-class SessionView(Struct, frozen=True):
+class SessionView(SessionFields[datetime], frozen=True):
     """A session."""
 
-    session_id: SessionId
-    agent: str
-    """The agent of its first run."""
-    first_run: RunId
-    runs: int
-    unfinished: int
-    first_at: datetime
-    latest_at: datetime
-    """When its first and its latest run were submitted."""
-    segments: int
-    """How often it continued with another conversation, such as a compacted one."""
-    owner: UserId = LOCAL_USER
-    """The user of all its runs."""
-    title: str = ""
-    """The title that it was given, or the beginning of its first message."""
-    model: str | None = None
-    """The model that was chosen for it; null: its runs use the model of the agent."""
     workspace: Workspace | None = None
     """The folder in which it works, and its workspace. Null: it is not known, or the caller is not an
     administrator."""
 
 
-class SegmentView(Struct, frozen=True):
+class SegmentView(SegmentFields[datetime], frozen=True):
     """A conversation that a session continued with."""
-
-    segment_id: SegmentId
-    parent: SegmentId
-    run_id: RunId
-    """The run that opened it."""
-    reason: SegmentReason
-    messages: int
-    """How many messages it began with."""
-    opened_at: datetime
 
 
 class SessionDetail(SessionView, frozen=True):
@@ -201,7 +173,12 @@ async def show_session(context: Context, request: ShowSession) -> SessionDetail:
     if context.principal.agents is not None:
         visible = {run.origin.run_id for run in await context.visible_runs_of(record.session_id)}
         segments = [segment for segment in segments if segment.run_id in visible]
-    return SessionDetail(**_fields(record, context), lineage=tuple(map(_segment_view, segments)))
+    return make_view(
+        SessionDetail,
+        record,
+        workspace=show_workspace(record.workspace, context.principal),
+        lineage=tuple([make_view(SegmentView, segment) for segment in segments]),
+    )
 
 
 @RUNS.handler
@@ -263,27 +240,4 @@ async def prune_sessions(context: Context, request: PruneSessions) -> Pruned:
 
 
 def _make_view(record: SessionRecord, context: Context) -> SessionView:
-    return SessionView(**_fields(record, context))
-
-
-def _fields(record: SessionRecord, context: Context) -> dict[str, Any]:
-    return {
-        "session_id": record.session_id,
-        "agent": record.agent,
-        "first_run": record.first_run,
-        "runs": record.runs,
-        "unfinished": record.unfinished,
-        "first_at": moment(record.first_at),
-        "latest_at": moment(record.latest_at),
-        "segments": record.segments,
-        "owner": record.owner,
-        "title": record.title,
-        "model": record.model,
-        "workspace": show_workspace(record.workspace, context.principal),
-    }
-
-
-def _segment_view(record: SegmentRecord) -> SegmentView:
-    return SegmentView(
-        record.segment_id, record.parent, record.run_id, record.reason, record.messages, moment(record.opened_at)
-    )
+    return make_view(SessionView, record, workspace=show_workspace(record.workspace, context.principal))

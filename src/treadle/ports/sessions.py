@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -18,37 +18,52 @@ TITLE_LIMIT = 80
 _FIRST_TEXT = re.compile(rb'"(?:text|asked)":"((?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|[^u]))*)')
 
 
-class SegmentRecord(Struct, frozen=True):
+Time = TypeVar("Time")
+"""How a time is given: as an `Instant` in a record, as a date in a view."""
+
+
+class SegmentFields(Struct, Generic[Time], frozen=True):
+    """A conversation that a session continued with."""
+
     segment_id: SegmentId
     parent: SegmentId
     run_id: RunId
     """The run that opened it."""
     reason: SegmentReason
     messages: int
-    """Number of messages at its start."""
-    opened_at: Instant
+    """How many messages it began with."""
+    opened_at: Time
 
 
-class SessionRecord(Struct, frozen=True):
+class SegmentRecord(SegmentFields[Instant], frozen=True):
+    """A segment as it is stored."""
+
+
+class SessionFields(Struct, Generic[Time], frozen=True):
     """A session as lists show it."""
 
     session_id: SessionId
     agent: str
-    """The name of the agent of its first run."""
+    """The agent of its first run."""
     first_run: RunId
     runs: int
     unfinished: int
-    first_at: Instant
-    latest_at: Instant
-    """When its first and its latest run were created."""
+    first_at: Time
+    latest_at: Time
+    """When its first and its latest run were submitted."""
     segments: int
-    """How many times the conversation was replaced."""
+    """How often it continued with another conversation, such as a compacted one."""
     owner: UserId = LOCAL_USER
     """The user of all its runs."""
     title: str = ""
-    """The title that a caller set, or the beginning of the first message."""
+    """The title that it was given, or the beginning of its first message."""
     model: str | None = None
-    """The model that a caller chose for its runs; None: the model of the agent."""
+    """The model that was chosen for it; null: its runs use the model of the agent."""
+
+
+class SessionRecord(SessionFields[Instant], frozen=True):
+    """A session as it is stored."""
+
     workspace: Workspace = UNKNOWN_WORKSPACE
     """The workspace of its latest run."""
 
