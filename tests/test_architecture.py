@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
+from treadle.domain.events import NAMES
+
 SOURCE = Path(__file__).parent.parent / "src" / "treadle"
 FILES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py"))
 MODULES = {".".join(("treadle", *path.with_suffix("").parts)).removesuffix(".__init__"): path for path in FILES}
@@ -182,6 +184,33 @@ def list_constructions(name: str) -> set[str]:
 
 def test_one_module_makes_submissions_so_every_run_starts_in_one_way() -> None:
     assert list_constructions("Submission") == {"operations/run_start.py"}
+
+
+EVENT_CLASSES = {kind.__name__ for kind in NAMES}
+READS_EVENTS = {
+    "channels/runner.py": "it passes on the events of deliveries",
+    "channels/decisions.py": "an open question is the event that asks it",
+    "channels/inbox.py": "it writes events of the channel itself",
+    "channels/outbox.py": "it writes events of the channel itself",
+    "channels/run_watch.py": "it starts again after a reset of the stream",
+    "surfaces/cli/guard_self_test.py": "it proves guards by what is in the journal",
+    "surfaces/demo.py": "it prints the counts at the end of its run",
+    "surfaces/http/openai": "it maps tokens directly, which is cheaper",
+}
+
+
+def reads_events(path: Path) -> bool:
+    """Return whether a file imports all events, or the class of one."""
+    names = {name.rpartition(".") for name in imported(path) if name.startswith("treadle.domain.events")}
+    return any(name == "events" or name in EVENT_CLASSES for _, _, name in names)
+
+
+def test_surfaces_show_transcripts_and_interpret_no_event() -> None:
+    files = [path for path in FILES if package_of(path) in ("surfaces", "channels") and reads_events(path)]
+    assert {str(path) for path in files if not str(path).startswith(tuple(READS_EVENTS))} == set()
+    assert all(any(str(path).startswith(place) for path in files) for place in READS_EVENTS), (
+        "it need not be listed"
+    )
 
 
 def test_shipped_code_does_not_import_the_test_doubles() -> None:

@@ -13,9 +13,8 @@ from tests.engine.running import opened
 from tests.patience import HANG_SECONDS
 from treadle.channels.prompts import HELP, add_recalled, describe_end, spell_commands
 from treadle.domain.envelope import Event
-from treadle.domain.events import RunEnd
 from treadle.domain.ids import RunId
-from treadle.domain.runs import Metrics
+from treadle.domain.transcript import EndItem
 from treadle.operations.service import LocalService
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
 from treadle.testing.models import FunctionModel, ScriptedModel, perform, say
@@ -141,10 +140,17 @@ def test_lines_under_an_answer_are_not_part_of_its_code_block(prefix: str) -> No
     assert add_recalled(answer, 2, prefix) == f"Look:\n```python\nx = 1\n```\n\n{line}"
     assert add_recalled("`a` b", 2, prefix) == f"`a` b\n\n{line}"
     assert add_recalled(answer, 0, prefix) == answer
-    end = RunEnd(
-        "failed", "model_error", Metrics(), text=answer, reason="too long.", next="Send /compact, not /etc/reset."
+    end = EndItem(
+        key="9.0",
+        run_id=RunId("run_1"),
+        sequence=9,
+        at=0.0,
+        status="failed",
+        outcome="model_error",
+        reason="too long.",
+        next="Send /compact, not /etc/reset.",
     )
-    assert describe_end(end, prefix) == (
+    assert describe_end(end, answer, prefix) == (
         "Look:\n```python\nx = 1\n```\n\n**This was not finished**: too long. "
         f"Send {prefix}compact, not /etc/reset."
     )

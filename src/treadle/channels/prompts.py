@@ -1,13 +1,15 @@
 """Messages of a channel besides answers: approvals, questions, waits, failures and help."""
 
 import re
+from typing import Protocol
 
 from treadle.domain.code_fences import close_code_block
 from treadle.domain.commands import COMMAND_NAMES
-from treadle.domain.events import ApprovalRequested, ClarifyRequested, RunEnd, RunWaiting
-from treadle.domain.ids import RunId
+from treadle.domain.events.run import WaitReason
+from treadle.domain.ids import ApprovalId, RunId
 from treadle.domain.memories import describe_recall
 from treadle.domain.permissions import describe_destruction, is_exact_pattern
+from treadle.domain.transcript import EndItem
 from treadle.ports.channel import DEFAULT_COMMAND_PREFIX, Button, Outgoing
 
 MAX_SHOWN_ARGUMENTS, MAX_REASON = 1500, 500
@@ -34,7 +36,35 @@ def make_question_key(run_id: RunId, call_id: str) -> str:
     return f"question/{run_id}/{call_id}"
 
 
-def make_approval_prompt(asked: ApprovalRequested, conversation: str, has_buttons: bool) -> Outgoing:
+class AskedApproval(Protocol):
+    """A request to approve a call."""
+
+    @property
+    def approval_id(self) -> ApprovalId: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def arguments(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def pattern(self) -> str | None: ...
+    @property
+    def destructive(self) -> str | None: ...
+
+
+class AskedQuestion(Protocol):
+    """A question of an agent."""
+
+    @property
+    def call_id(self) -> str: ...
+    @property
+    def question(self) -> str: ...
+    @property
+    def options(self) -> tuple[str, ...]: ...
+
+
+def make_approval_prompt(asked: AskedApproval, conversation: str, has_buttons: bool) -> Outgoing:
     """Return the message that asks for an approval. It shows the whole call, or says that it is longer."""
     arguments = _show_hidden(asked.arguments)
     cut = ""
@@ -71,7 +101,7 @@ def _describe_grant(tool: str, pattern: str) -> str:
     return f"`{tool}` with `{pattern}`" if is_plain else f"such calls of `{tool}`"
 
 
-def make_question_prompt(asked: ClarifyRequested, run_id: RunId, conversation: str, has_buttons: bool) -> Outgoing:
+def make_question_prompt(asked: AskedQuestion, run_id: RunId, conversation: str, has_buttons: bool) -> Outgoing:
     """Return the message that asks a question. Options that do not fit on buttons are listed in the text."""
     options = [" ".join(option.split()) for option in asked.options]
     buttons = tuple(
@@ -96,26 +126,26 @@ def spell_commands(text: str, prefix: str) -> str:
     return text if prefix == DEFAULT_COMMAND_PREFIX else _COMMAND.sub(prefix, text)
 
 
-def describe_wait(waiting: RunWaiting) -> str | None:
+def describe_wait(reason: WaitReason | None, detail: str) -> str | None:
     """Return what to tell a person about a run that waits, or None if nothing needs to be said."""
-    match waiting.reason:
+    match reason:
         case "quota" | "budget" | "unavailable":
-            return f"I am waiting: {waiting.detail}"
+            return f"I am waiting: {detail}"
         case "interrupted":
             return "I stopped. Write to continue, or `/stop` to end it."
-        case "approval" | "answer" | "retry" | "breaker" | "child":
+        case "approval" | "answer" | "retry" | "breaker" | "child" | None:
             return None
 
 
-def describe_end(end: RunEnd, prefix: str) -> str:
+def describe_end(end: EndItem, answer: str, prefix: str) -> str:
     """Return the answer of a run. A run that did not complete says so. A silent completion is empty. `prefix` is
     that of commands on the platform."""
     if end.silent:
         return ""
     if end.outcome == "completed":
-        return end.text
+        return answer
     reason = end.reason or f"it ended as {end.outcome}"
-    said = f"{close_code_block(end.text)}\n\n" if end.text else ""
+    said = f"{close_code_block(answer)}\n\n" if answer else ""
     following = f" {spell_commands(end.next, prefix)}" if end.next else ""
     return f"{said}**This was not finished**: {reason}{following}"
 

@@ -25,31 +25,27 @@ from treadle.channels.prompts import (
 )
 from treadle.channels.tasks import TaskSet
 from treadle.domain.channels import ChannelConfig
-from treadle.domain.envelope import Event
 from treadle.domain.errors import RunDeleted, UnknownRun
-from treadle.domain.events import (
-    AgentAnswered,
-    AgentWaiting,
-    ApprovalDecided,
-    ApprovalExpired,
-    ApprovalRequested,
-    AttemptReset,
-    ClarifyAnswered,
-    ClarifyRequested,
-    EventData,
-    LlmRequest,
-    LlmResponse,
-    MemoryRecalled,
-    RunEnd,
-    RunQueued,
-    RunWaiting,
-    StreamReset,
-    Token,
-    ToolCallStart,
-)
+from treadle.domain.events import StreamReset
 from treadle.domain.ids import ApprovalId, RunId
-from treadle.domain.messages import Text
+from treadle.domain.transcript import (
+    AnswerItem,
+    ApprovalItem,
+    CallItem,
+    Change,
+    ChildItem,
+    EndItem,
+    Item,
+    ItemAdded,
+    ItemChanged,
+    LiveReplaced,
+    NoteItem,
+    QuestionItem,
+    TextAppended,
+    append_text,
+)
 from treadle.operations.service import LocalService
+from treadle.operations.transcripts import RunTranscript
 from treadle.ports.channel import FileSource, Outgoing
 from treadle.ports.channel_store import ChannelStore
 from treadle.ports.clock import Clock
@@ -116,13 +112,16 @@ class _FollowedRun:
         self._watch = watch
         self._run_id = run_id
         self._conversation = conversation
+        self._transcript = RunTranscript(run_id)
         self._section = 0
         """How many messages of this run interrupted the answer. Each begins a message of its own after it."""
-        self._text = ""
+        self._answer: AnswerItem | None = None
+        """The latest answer."""
+        self._is_shown = False
+        """Whether the latest answer belongs to an earlier section."""
         self._recalled = 0
         """Number of recalled memories."""
-        self._is_command = False
-        """The run is a session command: its answer is Treadle's own text."""
+        self._totals = self._transcript.totals
         self._is_busy = True
         self._changed = asyncio.Event()
         self._child_prompts: dict[RunId, list[str]] = {}
@@ -131,7 +130,8 @@ class _FollowedRun:
         display = asyncio.create_task(self._show_progress())
         try:
             while not await self._read():
-                self._section, self._text, self._recalled = 0, "", 0
+                self._transcript = RunTranscript(self._run_id)
+                self._section, self._answer, self._recalled = 0, None, 0
             await self._watch.outbox.wait_for_draft(self._conversation)
         except (UnknownRun, RunDeleted):  # deleted with its session
             await self._finish(())
@@ -145,55 +145,78 @@ class _FollowedRun:
             async for event in events:
                 if isinstance(event.data, StreamReset):
                     return False
-                if isinstance(event.data, RunEnd):
-                    await self._end(event.data)
-                    return True
-                await self._handle_event(event)
+                for change in self._transcript.apply(event):
+                    if isinstance(change, ItemAdded) and isinstance(change.item, EndItem):
+                        await self._end(change.item)
+                        return True
+                    await self._handle_change(change)
+                self._note_state()
         return False
 
-    def _note_progress(self, data: EventData) -> None:
-        """Read what belongs to the answer."""
-        match data:
-            case Token(_, _, offset, text):
-                self._text = self._text[:offset] + text
-                self._changed.set()
-            case LlmRequest() | AttemptReset():
-                self._is_busy = True
-                self._changed.set()
-            case ToolCallStart():
-                self._is_busy = True
-            case LlmResponse(parts=parts):
-                self._text = "".join([part.text for part in parts if isinstance(part, Text)])
-            case RunQueued(command=command):
-                self._is_command = command is not None
-            case MemoryRecalled():
-                self._recalled += data.count
+    def _note_state(self) -> None:
+        """Note that the model is asked again, or that the run has begun to wait."""
+        before, now = self._totals, self._transcript.totals
+        self._totals = now
+        if now.asked_at != before.asked_at and now.asked_at is not None:
+            self._is_busy = True
+            self._changed.set()
+        elif now.status != before.status and now.status == "waiting":
+            self._is_busy = False
+
+    async def _handle_change(self, change: Change) -> None:
+        match change:
+            case ItemAdded(item) | ItemChanged(item):
+                await self._handle_item(item)
+            case TextAppended(key=key) if self._answer is not None and key == self._answer.key:
+                answer = append_text(self._answer, change)
+                assert isinstance(answer, AnswerItem)
+                self._set_answer(answer)
+            case LiveReplaced() if self._answer is not None and self._answer.state == "writing":
+                self._answer = None
             case _:
                 pass
 
-    async def _handle_event(self, event: Event) -> None:
-        self._note_progress(event.data)
-        match event.data:
-            case ApprovalRequested() as asked:
-                await self._ask(make_approval_prompt(asked, self._conversation, self._has_buttons))
-            case ApprovalDecided(approval_id, decision, by=by):
+    async def _handle_item(self, item: Item) -> None:
+        outbox = self._watch.outbox
+        match item:
+            case AnswerItem():
+                self._set_answer(item)
+            case CallItem(state="running"):
                 self._is_busy = True
-                await self._watch.outbox.revise(f"approval/{approval_id}", describe_decision(decision, by))
-            case ApprovalExpired(approval_id):
-                await self._watch.outbox.revise(f"approval/{approval_id}", describe_decision("expired"))
-            case ClarifyRequested() as asked:
-                await self._ask(make_question_prompt(asked, self._run_id, self._conversation, self._has_buttons))
-            case ClarifyAnswered(call_id):
+            case ApprovalItem(state="pending"):
+                await self._ask(make_approval_prompt(item, self._conversation, self._has_buttons))
+            case ApprovalItem(state="approved" | "denied" as state, approval_id=approval_id, by=by):
                 self._is_busy = True
-                await self._watch.outbox.revise(make_question_key(self._run_id, call_id), "Answered.")
-            case AgentWaiting(run_id):
+                decision = "approve" if state == "approved" else "deny"
+                await outbox.revise(f"approval/{approval_id}", describe_decision(decision, by))
+            case ApprovalItem(state="expired", approval_id=approval_id):
+                await outbox.revise(f"approval/{approval_id}", describe_decision("expired"))
+            case QuestionItem(state="open"):
+                await self._ask(make_question_prompt(item, self._run_id, self._conversation, self._has_buttons))
+            case QuestionItem(state="answered", call_id=call_id):
+                self._is_busy = True
+                await outbox.revise(make_question_key(self._run_id, call_id), "Answered.")
+            case ChildItem(state="waiting", child_run_id=run_id):
                 await self._ask_for_child(run_id)
-            case AgentAnswered(run_id):
+            case ChildItem(state="running", child_run_id=run_id):
                 await self._close_prompts(run_id)
-            case RunWaiting() as waiting:
-                await self._wait(event.sequence, waiting)
+            case NoteItem(topic="memory_recalled", count=count):
+                self._recalled += count
+            case NoteItem(topic="run_waiting", sequence=sequence):
+                await self._wait(sequence)
             case _:
                 pass
+
+    @property
+    def _text(self) -> str:
+        """The answer that is being written in this section."""
+        return "" if self._answer is None or self._is_shown else self._answer.text
+
+    def _set_answer(self, answer: AnswerItem) -> None:
+        if self._answer is None or answer.key != self._answer.key:
+            self._is_shown = False
+        self._answer = answer
+        self._changed.set()
 
     # ── Questions ──
 
@@ -209,7 +232,11 @@ class _FollowedRun:
         prompts = self._child_prompts.setdefault(run_id, [])
         for record in await service.approvals(run_id):
             prompts.append(f"approval/{record.approval_id}")
-            asked = ApprovalRequested(
+            asked = ApprovalItem(
+                key=record.approval_id,
+                run_id=run_id,
+                sequence=0,
+                at=0.0,
                 approval_id=record.approval_id,
                 call_id=record.call_id,
                 name=record.tool,
@@ -225,17 +252,18 @@ class _FollowedRun:
 
     async def _close_prompts(self, run_id: RunId) -> None:
         """Show that the prompts of a child run are decided."""
-        self._is_busy = True
-        for key in self._child_prompts.pop(run_id, ()):
+        prompts = self._child_prompts.pop(run_id, ())
+        self._is_busy = self._is_busy or bool(prompts)
+        for key in prompts:
             kind, _, approval_id = key.partition("/")
             if kind == "question":
                 await self._watch.outbox.revise(key, "Answered.")
             elif decision := (await self._watch.service.approval(ApprovalId(approval_id))).decision:
                 await self._watch.outbox.revise(key, describe_decision(decision))
 
-    async def _wait(self, sequence: int, waiting: RunWaiting) -> None:
-        self._is_busy = False
-        if (text := describe_wait(waiting)) is not None:
+    async def _wait(self, sequence: int) -> None:
+        totals = self._transcript.totals
+        if (text := describe_wait(totals.waiting_for, totals.detail)) is not None:
             text = spell_commands(text, self._watch.outbox.command_prefix)
             key = f"{self._run_id}/waiting/{sequence}"
             await self._watch.outbox.post(Outgoing(key, self._conversation, text))
@@ -248,7 +276,7 @@ class _FollowedRun:
             await watch.store.finish(watch.name, self._make_parts(self._text), watch.clock.now())
             watch.outbox.wake(self._conversation)
         self._section += 1
-        self._text = ""
+        self._is_shown = True
 
     # ── The answer ──
 
@@ -259,12 +287,14 @@ class _FollowedRun:
         parts = split_for_channel(self._watch.outbox.channel, text)
         return [Outgoing(self._key(number), self._conversation, part) for number, part in enumerate(parts)]
 
-    async def _end(self, end: RunEnd) -> None:
+    async def _end(self, end: EndItem) -> None:
         self._is_busy = False
+        answer = self._answer
+        said = answer.text if answer is not None and answer.key == end.answer_key else end.text
         channel = await self._watch.outbox.connection()  # the length of parts is the platform's
         prefix = channel.traits.command_prefix
-        text, files = describe_end(end, prefix), ()
-        if self._is_command:
+        text, files = describe_end(end, said, prefix), ()
+        if self._transcript.totals.is_command:
             text = spell_commands(text, prefix)
         if text and "![" in text:
             limits = self._watch.config.limits

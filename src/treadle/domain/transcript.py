@@ -171,7 +171,7 @@ class NoteItem(ItemPlace, frozen=True, tag="note"):
     """Longer text that belongs to it, such as recalled memories."""
     call_id: str = ""
     count: int = 1
-    """Number of failed attempts, for a model call that is retried."""
+    """Failed attempts of a model call that is retried, or recalled memories."""
     wake_at: Instant | None = None
     """When the run continues, if it waits."""
 
@@ -204,6 +204,8 @@ class EndItem(ItemPlace, frozen=True, tag="end"):
     outcome: OutcomeKind
     text: str = ""
     """The answer, if no item before holds it."""
+    answer_key: str = ""
+    """The key of the item that holds the answer."""
     reason: str = ""
     next: str = ""
     unverified_claim: str = ""

@@ -57,7 +57,8 @@ class RunTranscript:
         """Live text of earlier requests comes too late."""
         self._retry: NoteItem | None = None
         """The note about the failed attempts of the current model call."""
-        self._last_text = ""
+        self._answer = ("", "")
+        """The key and the text of the latest answer."""
         self._step = 0
         self._part = 0
 
@@ -168,6 +169,7 @@ class RunTranscript:
                     level=note.level,
                     details=note.details,
                     call_id=note.call_id,
+                    count=note.number,
                     wake_at=event.data.wake_at if isinstance(event.data, e.RunWaiting) else None,
                 )
             )
@@ -211,8 +213,9 @@ class RunTranscript:
     def on_command(self, event: Event, data: e.CommandObeyed) -> None:
         """Show the answer of a command. The end of the run says why it was not performed."""
         if data.done:
-            self._store.put(AnswerItem(**self._place(event), text=data.said, source="command"))
-            self._last_text = data.said
+            item = AnswerItem(**self._place(event), text=data.said, source="command")
+            self._store.put(item)
+            self._answer = (item.key, item.text)
 
     # ── Model calls ──
 
@@ -264,7 +267,7 @@ class RunTranscript:
                 )
             )
         if text.strip() and not is_silence(text):
-            self._last_text = text
+            self._answer = (make_key(request, ANSWER_PART), text)
             items.append(
                 AnswerItem(
                     key=make_key(request, ANSWER_PART),
@@ -322,12 +325,15 @@ class RunTranscript:
         self._end_countdown()
         self._calls.close_all(is_cancelled=data.outcome == "cancelled")
         self._children.close_all()
+        answer_key, text = self._answer
+        is_shown = bool(data.text.strip()) and data.text.strip() == text.strip()
         self._store.put(
             EndItem(
                 **self._place(event),
                 status=data.status,
                 outcome=data.outcome,
-                text="" if data.silent or data.text.strip() == self._last_text.strip() else data.text,
+                text="" if data.silent or is_shown else data.text,
+                answer_key=answer_key if is_shown else "",
                 reason=data.reason,
                 next=data.next,
                 unverified_claim=data.unverified_claim,

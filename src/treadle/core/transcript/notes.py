@@ -31,6 +31,7 @@ class Note(NamedTuple):
     level: NoteLevel = "info"
     details: str = ""
     call_id: str = ""
+    number: int = 1
 
 
 def describe_event(data: e.EventData) -> Note | None:
@@ -168,7 +169,7 @@ def _describe_context(data: e.EventData) -> Note | None:
         case e.ContextCompacted(tokens_before=before, tokens_after=after, summary=summary):
             return Note(f"summed up: about {before} tokens before, {after} now", details=summary)
         case e.MemoryRecalled() if data.count:
-            return Note(describe_recall(data.count), details=data.texts)
+            return Note(describe_recall(data.count), details=data.texts, number=data.count)
         case e.MemoryDegraded(reason=reason):
             return Note(f"memory is searched by words alone: {_quote(reason)}")
         case _:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import InvalidState, UsageError
-from treadle.domain.events import Decision
+from treadle.domain.events.permissions import Decision
 from treadle.domain.ids import RunId
 from treadle.domain.permissions import ConcernKind, describe_destruction
 from treadle.operations import approvals, runs

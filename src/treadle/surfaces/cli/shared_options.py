@@ -6,7 +6,7 @@ from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.command_line import Argument, Option
 
 if TYPE_CHECKING:
-    from treadle.domain.events import Decision
+    from treadle.domain.events.permissions import Decision
     from treadle.surfaces.cli.session_folder import FolderChoice
 
 Json = Annotated[bool, Option("--json", help="Print JSON, one value per line.")]

@@ -1,17 +1,26 @@
 """What the MCP server does for one caller, through operations. What it may not see does not exist for it."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from treadle.domain import events as e
 from treadle.domain.access import Principal
 from treadle.domain.envelope import Event
 from treadle.domain.errors import TreadleError
 from treadle.domain.ids import RunId, SessionId
+from treadle.domain.transcript import (
+    ApprovalItem,
+    CallItem,
+    Change,
+    ItemAdded,
+    ItemChanged,
+    NoteItem,
+    QuestionItem,
+    TotalsChanged,
+)
 from treadle.operations import run_control, run_start, runs, sessions
 from treadle.operations.operation import Operation, OperationClient, Q, R
 from treadle.operations.run_tree import list_members
@@ -125,23 +134,23 @@ class McpBackend:
         return await self._client.call(operation, request)
 
 
-def describe_progress(event: Event) -> str | None:
-    """Return what to tell a client that waits for a run, or None for an event that is not worth it."""
-    match event.data:
-        case e.StepStart(step):
-            return f"step {step}"
-        case e.ToolCallStart(name=name):
-            return f"calls {name}"
-        case e.ApprovalRequested(name=name, reason=reason):
-            return f"waits for an approval: {name} ({reason})"
-        case e.ClarifyRequested(question=question):
-            return f"asks: {question}"
-        case e.LlmRetry():
-            return "retries a model call"
-        case _:
-            return None
-
-
-def is_parked(event: Event) -> bool:
-    """Return whether a run waits for something that may take long: a person, or an operator."""
-    return isinstance(event.data, e.RunWaiting) and event.data.reason in PARKED
+def list_progress(changes: Sequence[Change], steps: int) -> Iterator[str]:
+    """Yield what to tell a client that waits for a run, which has seen this many steps."""
+    for change in changes:
+        match change:
+            case TotalsChanged(totals) if totals.steps > steps:
+                yield f"step {totals.steps}"
+            case ItemAdded(item) | ItemChanged(item):
+                match item:
+                    case CallItem(state="running", name=name):
+                        yield f"calls {name}"
+                    case ApprovalItem(state="pending", name=name, reason=reason):
+                        yield f"waits for an approval: {name} ({reason})"
+                    case QuestionItem(state="open", question=question):
+                        yield f"asks: {question}"
+                    case NoteItem(topic="llm_retry", wake_at=float()):
+                        yield "retries a model call"
+                    case _:
+                        pass
+            case _:
+                pass

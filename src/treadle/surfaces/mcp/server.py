@@ -16,12 +16,12 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from treadle.domain.errors import TreadleError, UnknownRun, UnknownSession
-from treadle.domain.events import RunEnd
 from treadle.domain.ids import RunId
 from treadle.domain.runs import OutcomeKind
 from treadle.operations.refusal import Refusal
 from treadle.operations.runs import RunDetail
-from treadle.surfaces.mcp.backend import McpBackend, NotPermitted, describe_progress, is_parked
+from treadle.operations.transcripts import RunTranscript
+from treadle.surfaces.mcp.backend import PARKED, McpBackend, NotPermitted, list_progress
 from treadle.surfaces.mcp.tasks import ANSWER_SECONDS, RunTasks, is_supported, make_task
 
 Request = ServerRequestContext[Any, Any]
@@ -174,14 +174,16 @@ class AgentServer:
 async def _follow(request: Request, backend: McpBackend, run_id: RunId, seconds: float) -> RunDetail:
     """Report the progress of a run until it ends, waits for a person, or the time is over, and return it. If the
     client cancels, cancel the run."""
-    count = 0
+    count, transcript = 0, RunTranscript(run_id)
     try:
         with anyio.move_on_after(seconds):
             async with aclosing(backend.follow(run_id)) as events:
                 async for event in events:
-                    if isinstance(event.data, RunEnd) or is_parked(event):
+                    steps = transcript.totals.steps
+                    changes = transcript.apply(event)
+                    if transcript.totals.outcome is not None or transcript.totals.waiting_for in PARKED:
                         break
-                    if (text := describe_progress(event)) is not None:
+                    for text in list_progress(changes, steps):
                         count += 1
                         await request.session.report_progress(count, message=text)
         return await backend.show(run_id)
