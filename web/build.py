@@ -1,7 +1,8 @@
 """Builds the dashboard with the Node that comes with the type checker: `python web/build.py [--test | --soft]`.
 
-Types come from the OpenAPI description of this checkout, packages from the lock file. `--test` checks types and
-runs the tests of the logic, if the packages can be fetched; `--soft` reports what is missing and succeeds."""
+Types come from the OpenAPI description of this checkout, packages from the lock file. `--test` checks format,
+lint rules and types and runs the tests of the logic, if the packages can be fetched; `--soft` reports what is
+missing and succeeds."""
 
 import hashlib
 import os
@@ -32,6 +33,8 @@ def main(arguments: list[str]) -> int:
     try:
         generate_types()
         if "--test" in arguments:
+            run("checking the format", "node_modules/prettier/bin/prettier.cjs", "--check", ".")
+            run("checking the lint rules", "node_modules/eslint/bin/eslint.js", "--max-warnings", "0", ".")
             run("checking types", "node_modules/svelte-check/bin/svelte-check", "--fail-on-warnings")
             run("running tests", "node_modules/vitest/vitest.mjs", "run")
         else:
@@ -50,15 +53,7 @@ def install() -> None:
     digest = hashlib.sha256((WEB / "package-lock.json").read_bytes()).hexdigest()
     if STAMP.exists() and STAMP.read_text() == digest:
         return
-    run(
-        "fetching packages from the npm registry",
-        str(NPM),
-        "install",
-        "--no-save",
-        "--no-audit",
-        "--no-fund",
-        "--loglevel=error",
-    )
+    run("fetching packages from the npm registry", str(NPM), "ci", "--no-audit", "--no-fund", "--loglevel=error")
     STAMP.write_text(digest)
 
 

@@ -4,7 +4,9 @@ import { decodeArguments, listArguments, summarizeCall } from "./call_arguments"
 describe("a call as people read it", () => {
   it("is one value alone, or several with their names and the short ones first", () => {
     expect(summarizeCall('{"command": "ls -la\\n  /tmp"}')).toBe("ls -la /tmp");
-    expect(summarizeCall(`{"content": "${"x".repeat(90)}", "path": "a.py", "all": true}`)).toBe(`path: a.py, all: true, content: ${"x".repeat(90)}`);
+    expect(summarizeCall(`{"content": "${"x".repeat(90)}", "path": "a.py", "all": true}`)).toBe(
+      `path: a.py, all: true, content: ${"x".repeat(90)}`,
+    );
     expect(summarizeCall("{}")).toBe("");
   });
 

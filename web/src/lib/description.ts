@@ -22,12 +22,14 @@ export interface Description {
 let loading: Promise<Description> | undefined;
 
 export function loadDescription(): Promise<Description> {
-  loading ??= fetch("/v1/openapi.json").then(async (response) => {
-    if (!response.ok) throw new Error(String(response.status));
-    return (await response.json()) as Description;
-  }).catch((error: unknown) => {
-    loading = undefined;
-    throw new Error(messageOf(error));
-  });
+  loading ??= fetch("/v1/openapi.json")
+    .then(async (response) => {
+      if (!response.ok) throw new Error(String(response.status));
+      return (await response.json()) as Description;
+    })
+    .catch((error: unknown) => {
+      loading = undefined;
+      throw new Error(messageOf(error));
+    });
   return loading;
 }

@@ -14,7 +14,12 @@ export function diffLines(before: string, after: string): DiffLine[] {
   let head = 0;
   while (head < old.length && head < now.length && old[head] === now[head]) head++;
   let tail = 0;
-  while (tail < old.length - head && tail < now.length - head && old[old.length - 1 - tail] === now[now.length - 1 - tail]) tail++;
+  while (
+    tail < old.length - head &&
+    tail < now.length - head &&
+    old[old.length - 1 - tail] === now[now.length - 1 - tail]
+  )
+    tail++;
   const same = (text: string): DiffLine => ({ kind: "same", text });
   const middle = compare(old.slice(head, old.length - tail), now.slice(head, now.length - tail));
   return [...old.slice(0, head).map(same), ...middle, ...(tail ? old.slice(-tail).map(same) : [])];
@@ -22,16 +27,20 @@ export function diffLines(before: string, after: string): DiffLine[] {
 
 function compare(old: string[], now: string[]): DiffLine[] {
   if (old.length * now.length > MAX_LINES * 1000) {
-    return [...old.map((text): DiffLine => ({ kind: "removed", text })), ...now.map((text): DiffLine => ({ kind: "added", text }))];
+    return [
+      ...old.map((text): DiffLine => ({ kind: "removed", text })),
+      ...now.map((text): DiffLine => ({ kind: "added", text })),
+    ];
   }
   // the longest common subsequence
   const width = now.length + 1;
   const table = new Uint32Array((old.length + 1) * width);
   for (let i = old.length - 1; i >= 0; i--) {
     for (let j = now.length - 1; j >= 0; j--) {
-      table[i * width + j] = old[i] === now[j]
-        ? (table[(i + 1) * width + j + 1] ?? 0) + 1
-        : Math.max(table[(i + 1) * width + j] ?? 0, table[i * width + j + 1] ?? 0);
+      table[i * width + j] =
+        old[i] === now[j]
+          ? (table[(i + 1) * width + j + 1] ?? 0) + 1
+          : Math.max(table[(i + 1) * width + j] ?? 0, table[i * width + j + 1] ?? 0);
     }
   }
   const lines: DiffLine[] = [];
@@ -42,7 +51,10 @@ function compare(old: string[], now: string[]): DiffLine[] {
       lines.push({ kind: "same", text: old[i] ?? "" });
       i++;
       j++;
-    } else if (j >= now.length || (i < old.length && (table[(i + 1) * width + j] ?? 0) >= (table[i * width + j + 1] ?? 0))) {
+    } else if (
+      j >= now.length ||
+      (i < old.length && (table[(i + 1) * width + j] ?? 0) >= (table[i * width + j + 1] ?? 0))
+    ) {
       lines.push({ kind: "removed", text: old[i++] ?? "" });
     } else lines.push({ kind: "added", text: now[j++] ?? "" });
   }

@@ -1,4 +1,5 @@
-/** Messages that were typed and not sent, one for each session, kept in this browser until they are sent or the user signs out. */
+/** Messages that were typed and not sent, one for each session. This browser keeps them until they are sent or the
+ * user signs out. */
 
 const PREFIX = "draft:";
 const MAX_DRAFTS = 50;

@@ -2,14 +2,33 @@ import { describe, expect, it } from "vitest";
 import { findChanges } from "./file_changes";
 
 const PATCH = [
-  "*** Begin Patch", "*** Update File: a.py", "@@ def f():", " kept", "-old", "+new", "@@", "-x", "+y",
-  "*** Update File: b.py", "*** Move to: c.py", "*** Add File: d.py", "+one", "+two", "*** Delete File: e.py", "*** End Patch",
+  "*** Begin Patch",
+  "*** Update File: a.py",
+  "@@ def f():",
+  " kept",
+  "-old",
+  "+new",
+  "@@",
+  "-x",
+  "+y",
+  "*** Update File: b.py",
+  "*** Move to: c.py",
+  "*** Add File: d.py",
+  "+one",
+  "+two",
+  "*** Delete File: e.py",
+  "*** End Patch",
 ].join("\n");
 
 describe("the changes of a call", () => {
   it("are those of an edit, or of several", () => {
-    expect(findChanges("edit_file", { path: "a", old: "1", new: "2" })).toEqual([{ title: "", before: "1", after: "2" }]);
-    const edits = [{ old: "1", new: "2" }, { old: "3", new: "" }];
+    expect(findChanges("edit_file", { path: "a", old: "1", new: "2" })).toEqual([
+      { title: "", before: "1", after: "2" },
+    ]);
+    const edits = [
+      { old: "1", new: "2" },
+      { old: "3", new: "" },
+    ];
     expect(findChanges("edit_file", { path: "a", edits })).toEqual([
       { title: "", before: "1", after: "2" },
       { title: "", before: "3", after: "" },

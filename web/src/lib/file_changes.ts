@@ -13,7 +13,11 @@ const MOVE = /^\*\*\* Move to: (.+)$/;
 const TITLES = { Add: "Add", Update: "Edit", Delete: "Delete" } as const;
 
 /** The arguments of each tool that the changes show. */
-const SHOWN: Record<string, string[]> = { edit_file: ["old", "new", "edits"], write_file: ["content"], apply_patch: ["input"] };
+const SHOWN: Record<string, string[]> = {
+  edit_file: ["old", "new", "edits"],
+  write_file: ["content"],
+  apply_patch: ["input"],
+};
 
 /** Return the arguments that the changes of a call show. */
 export function listShownArguments(tool: string): string[] {
@@ -23,7 +27,8 @@ export function listShownArguments(tool: string): string[] {
 /** Return the changes of a call; none for a call that changes no file, or whose arguments are not valid. */
 export function findChanges(tool: string, values: Values): FileChange[] {
   if (tool === "edit_file") return findEdits(values);
-  if (tool === "write_file") return typeof values["content"] === "string" ? [{ title: "", before: "", after: values["content"] }] : [];
+  if (tool === "write_file")
+    return typeof values["content"] === "string" ? [{ title: "", before: "", after: values["content"] }] : [];
   return tool === "apply_patch" && typeof values["input"] === "string" ? readPatch(values["input"]) : [];
 }
 
@@ -49,7 +54,8 @@ function readPatch(text: string): FileChange[] {
   let before: string[] = [];
   let after: string[] = [];
   const close = (): void => {
-    if (title || before.length || after.length) changes.push({ title, before: before.join("\n"), after: after.join("\n") });
+    if (title || before.length || after.length)
+      changes.push({ title, before: before.join("\n"), after: after.join("\n") });
     title = "";
     before = [];
     after = [];

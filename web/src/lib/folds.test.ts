@@ -10,7 +10,15 @@ import { buildSeries } from "./usage_series";
 import { Waterfall } from "./waterfall";
 
 const event = (sequence: number, type: string, data: Record<string, unknown> = {}): LiveEvent => ({
-  event_id: `e${sequence}`, timestamp: "2026-11-16T09:00:00Z", agent_id: "a", run_id: "run_1", parent_run_id: null, session_id: "ses_1", sequence, type, data,
+  event_id: `e${sequence}`,
+  timestamp: "2026-11-16T09:00:00Z",
+  agent_id: "a",
+  run_id: "run_1",
+  parent_run_id: null,
+  session_id: "ses_1",
+  sequence,
+  type,
+  data,
 });
 
 describe("server-sent events", () => {
@@ -20,7 +28,11 @@ describe("server-sent events", () => {
       const reader = new FrameReader();
       const frames = [];
       for (let at = 0; at < text.length; at += size) frames.push(...reader.push(text.slice(at, at + size)));
-      expect(frames).toEqual([{ id: "7", event: "message", data: "" }, { id: "8", event: "token", data: '{"a":1}' }, { id: null, event: "x", data: "2" }]);
+      expect(frames).toEqual([
+        { id: "7", event: "message", data: "" },
+        { id: "8", event: "token", data: '{"a":1}' },
+        { id: null, event: "x", data: "2" },
+      ]);
     }
   });
 });
@@ -29,21 +41,51 @@ describe("timeline", () => {
   it("makes spans of steps, model calls, tools and waits", () => {
     const made = new Waterfall();
     const line = (sequence: number, type: string, more = {}) => ({ sequence, at: sequence, type, size: 1, ...more });
-    made.add([line(1, "run_start"), line(2, "step_start", { step: 1 }), line(3, "llm_request", { step: 1, attempt: 1, name: "m" }), line(4, "llm_error", { step: 1, attempt: 1 }), line(5, "llm_request", { step: 1, attempt: 2 }), line(6, "llm_response", { step: 1, attempt: 2 })]);
-    made.add([line(7, "tool_call_start", { call_id: "c", name: "bash" }), line(8, "run_waiting", { text: "approval" }), line(9, "tool_call_end", { call_id: "c" }), line(10, "run_end")]);
+    made.add([
+      line(1, "run_start"),
+      line(2, "step_start", { step: 1 }),
+      line(3, "llm_request", { step: 1, attempt: 1, name: "m" }),
+      line(4, "llm_error", { step: 1, attempt: 1 }),
+      line(5, "llm_request", { step: 1, attempt: 2 }),
+      line(6, "llm_response", { step: 1, attempt: 2 }),
+    ]);
+    made.add([
+      line(7, "tool_call_start", { call_id: "c", name: "bash" }),
+      line(8, "run_waiting", { text: "approval" }),
+      line(9, "tool_call_end", { call_id: "c" }),
+      line(10, "run_end"),
+    ]);
     expect(made.spans.map((span) => [span.kind, span.start, span.end, span.failed])).toEqual([
-      ["step", 2, 10, false], ["model", 3, 4, true], ["model", 5, 6, false], ["tool", 7, 9, false], ["wait", 8, 9, false],
+      ["step", 2, 10, false],
+      ["model", 3, 4, true],
+      ["model", 5, 6, false],
+      ["tool", 7, 9, false],
+      ["wait", 8, 9, false],
     ]);
   });
 });
 
 describe("lists", () => {
-  const run = { status: "pending", outcome: null as string | null, waiting_for: null, sequence: 1, cost: null as number | null, tokens: null as number | null };
+  const run = {
+    status: "pending",
+    outcome: null as string | null,
+    waiting_for: null,
+    sequence: 1,
+    cost: null as number | null,
+    tokens: null as number | null,
+  };
   it("change with events and ignore those that they know", () => {
     expect(patchRun(run, event(1, "run_start"))).toBeNull();
     const running = patchRun(run, event(2, "run_start"));
     expect(running?.status).toBe("running");
-    const ended = patchRun(run, event(9, "run_end", { status: "completed", outcome: "completed", metrics: { cost: 0.5, input_tokens: 1, output_tokens: 2, steps: 1, duration_ms: 3 } }));
+    const ended = patchRun(
+      run,
+      event(9, "run_end", {
+        status: "completed",
+        outcome: "completed",
+        metrics: { cost: 0.5, input_tokens: 1, output_tokens: 2, steps: 1, duration_ms: 3 },
+      }),
+    );
     expect([ended?.outcome, ended?.cost, ended?.tokens]).toEqual(["completed", 0.5, 3]);
     expect(ended && patchRun(ended, event(10, "run_start"))).toBeNull();
   });
@@ -58,10 +100,21 @@ describe("differences", () => {
 
 describe("schemas", () => {
   const definitions = { Limits: { type: "object", properties: { steps: { type: "integer", minimum: 1 } } } };
-  const schema = { type: "object", required: ["name"], properties: { name: { type: "string", minLength: 1 }, limits: { $ref: "#/Limits" }, mode: { enum: ["a", "b"] }, model: { anyOf: [{ type: "string" }, { type: "null" }] } } };
+  const schema = {
+    type: "object",
+    required: ["name"],
+    properties: {
+      name: { type: "string", minLength: 1 },
+      limits: { $ref: "#/Limits" },
+      mode: { enum: ["a", "b"] },
+      model: { anyOf: [{ type: "string" }, { type: "null" }] },
+    },
+  };
   it("find missing, unknown and wrong values", () => {
     expect(check({ name: "x", limits: { steps: 2 }, mode: "a", model: null }, schema, definitions)).toEqual([]);
-    const faults = check({ limits: { steps: 0, more: 1 }, mode: "c", model: 5, colour: 1 }, schema, definitions).map((fault) => fault.path);
+    const faults = check({ limits: { steps: 0, more: 1 }, mode: "c", model: 5, colour: 1 }, schema, definitions).map(
+      (fault) => fault.path,
+    );
     expect(faults).toEqual(["", "limits.steps", "limits.more", "mode", "model", "colour"]);
   });
   it("give examples", () => expect(exampleOf(schema, definitions)).toEqual({ name: "text" }));
@@ -70,15 +123,32 @@ describe("schemas", () => {
 describe("remembered approvals", () => {
   it("say which calls they cover", () => {
     expect(describeRule("bash", "exactly: ls *.c | wc -l\u202e")).toBe("Exactly the command ls *.c | wc -l⟨U+202E⟩");
-    expect([describeRule("post", "*"), describeRule("bash", "git log *")]).toEqual(["Every post", "bash with git log *"]);
+    expect([describeRule("post", "*"), describeRule("bash", "git log *")]).toEqual([
+      "Every post",
+      "bash with git log *",
+    ]);
   });
 });
 
 describe("numbers", () => {
   it("read well", () => {
-    expect([formatCost(null), formatCost(0), formatCost(0.00123), formatCost(12.3)]).toEqual(["–", "$0", "$0.0012", "$12.30"]);
-    expect([formatDuration(12), formatDuration(1500), formatDuration(61_000), formatDuration(7_260_000)]).toEqual(["12 ms", "1.5 s", "1 min 01 s", "2 h 01 min"]);
-    expect([formatBytes(10), formatBytes(5_000_000), shortId("run_01a1e689215e700084bcf7433c4642b9")]).toEqual(["10 B", "4.8 MB", "run_01a1e689215e"]);
+    expect([formatCost(null), formatCost(0), formatCost(0.00123), formatCost(12.3)]).toEqual([
+      "–",
+      "$0",
+      "$0.0012",
+      "$12.30",
+    ]);
+    expect([formatDuration(12), formatDuration(1500), formatDuration(61_000), formatDuration(7_260_000)]).toEqual([
+      "12 ms",
+      "1.5 s",
+      "1 min 01 s",
+      "2 h 01 min",
+    ]);
+    expect([formatBytes(10), formatBytes(5_000_000), shortId("run_01a1e689215e700084bcf7433c4642b9")]).toEqual([
+      "10 B",
+      "4.8 MB",
+      "run_01a1e689215e",
+    ]);
   });
   it("fill days without usage with zero", () => {
     const now = Date.parse("2026-11-16T12:00:00Z");

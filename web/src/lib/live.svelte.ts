@@ -35,7 +35,9 @@ class Live {
   }
 
   #startShared(): void {
-    const policy = (window as unknown as TrustedWindow).trustedTypes?.createPolicy("treadle", { createScriptURL: (url: string) => url });
+    const policy = (window as unknown as TrustedWindow).trustedTypes?.createPolicy("treadle", {
+      createScriptURL: (url: string) => url,
+    });
     const trusted = policy ? policy.createScriptURL(workerUrl) : workerUrl;
     try {
       const worker = new SharedWorker(trusted, { type: "module", name: "treadle-live" });
@@ -87,7 +89,8 @@ class Live {
    * when the state changes. */
   async ready(): Promise<void> {
     const state = () => untrack(() => this.state);
-    for (let tries = 0; state() === "connecting" && tries < 40; tries++) await new Promise((done) => setTimeout(done, 25));
+    for (let tries = 0; state() === "connecting" && tries < 40; tries++)
+      await new Promise((done) => setTimeout(done, 25));
     this.#missed ||= state() !== "open";
   }
 

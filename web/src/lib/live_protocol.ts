@@ -18,6 +18,4 @@ export type LinkState = "connecting" | "open" | "away" | "signed_out";
 export type FromTab = { kind: "hello" } | { kind: "bye" } | { kind: "retry" };
 
 export type ToTab =
-  | { kind: "events"; events: LiveEvent[] }
-  | { kind: "state"; state: LinkState; since: number }
-  | { kind: "reset" };
+  { kind: "events"; events: LiveEvent[] } | { kind: "state"; state: LinkState; since: number } | { kind: "reset" };

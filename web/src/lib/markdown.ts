@@ -22,11 +22,33 @@ export type Block =
 const MAX_DEPTH = 6;
 const MAX_CELLS = 4000;
 /** Characters that hide, reorder or spell out what no reader sees: the same as the server's `inert_text` finds. */
-const HIDDEN = /[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\u{e0000}-\u{e0fff}]/gu;
+const HIDDEN_RANGES = [
+  String.raw`\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164`,
+  String.raw`\ufe00-\ufe0f\uffa0\ufff0-\ufff8\u{e0000}-\u{e0fff}`,
+];
+// eslint-disable-next-line no-misleading-character-class -- each range stands alone
+const HIDDEN = new RegExp(`[${HIDDEN_RANGES.join("")}]`, "gu");
 /** White space, and signs before numbers, which are visible. */
 const SEEN = /[\n\r\t\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2]/;
 const JOINERS = "\u200c\u200d\ufe0e\ufe0f";
-const JOINED = /[\p{Extended_Pictographic}\p{Emoji_Modifier}\u20e3#*0-9\ufe0f\p{Script=Arabic}\p{Script=Syriac}\p{Script=Mongolian}\p{Script=Devanagari}\p{Script=Bengali}\p{Script=Tamil}\p{Script=Telugu}\p{Script=Kannada}\p{Script=Malayalam}\p{Script=Sinhala}]$/u;
+/** The scripts whose letters need joiners. */
+const JOINED_SCRIPTS = [
+  "Arabic",
+  "Syriac",
+  "Mongolian",
+  "Devanagari",
+  "Bengali",
+  "Tamil",
+  "Telugu",
+  "Kannada",
+  "Malayalam",
+  "Sinhala",
+];
+const JOINED_RANGES = [
+  String.raw`\p{Extended_Pictographic}\p{Emoji_Modifier}\u20e3#*0-9\ufe0f`,
+  ...JOINED_SCRIPTS.map((script) => String.raw`\p{Script=${script}}`),
+];
+const JOINED = new RegExp(`[${JOINED_RANGES.join("")}]$`, "u");
 
 /** Return a text with characters that hide or reorder others made visible. Emoji and scripts keep their joiners. */
 export function revealHidden(text: string): string {
@@ -43,7 +65,9 @@ function hex(text: string): string {
 
 export function parseMarkdown(source: string, depth = 0): Block[] {
   const lines = source.replace(/\r\n?/g, "\n").split("\n");
-  return depth > MAX_DEPTH ? [{ kind: "paragraph", children: [{ kind: "text", text: source }] }] : parseBlocks(lines, depth);
+  return depth > MAX_DEPTH
+    ? [{ kind: "paragraph", children: [{ kind: "text", text: source }] }]
+    : parseBlocks(lines, depth);
 }
 
 function parseBlocks(lines: string[], depth: number): Block[] {
@@ -163,14 +187,22 @@ function parseTable(lines: string[], at: number): [Block, number] | null {
   const rows: Inline[][][] = [];
   let end = at + 2;
   while (end < lines.length && (lines[end] ?? "").includes("|") && rows.length * columns.length < MAX_CELLS) {
-    rows.push(cells(lines[end] ?? "").slice(0, columns.length).map(parseInline));
+    rows.push(
+      cells(lines[end] ?? "")
+        .slice(0, columns.length)
+        .map(parseInline),
+    );
     end++;
   }
   return [{ kind: "table", head: columns.map(parseInline), rows }, end];
 }
 
 function cells(line: string): string[] {
-  return line.trim().replace(/^\||\|$/g, "").split("|").map((cell) => cell.trim());
+  return line
+    .trim()
+    .replace(/^\||\|$/g, "")
+    .split("|")
+    .map((cell) => cell.trim());
 }
 
 /** Return an excerpt on one line without the marks of Markdown. It may begin and end anywhere. */
@@ -181,8 +213,17 @@ export function stripMarkdown(excerpt: string): string {
     .replace(/(^|[\s…])#{1,6}\s+/g, "$1")
     .replace(/(^|…)>\s+/g, "$1");
   const cells = plain.split(/(?:^|\s)\|(?=\s|\||$)/);
-  const rows = cells.length > 2 ? cells.map((cell) => cell.replace(/^\|+|\|+$/g, "").trim()).filter(Boolean).join(" · ") : plain;
-  return flatten(parseInline(rows)).replace(/\*\*|~~/g, "").replace(/\s+/g, " ").trim();
+  const rows =
+    cells.length > 2
+      ? cells
+          .map((cell) => cell.replace(/^\|+|\|+$/g, "").trim())
+          .filter(Boolean)
+          .join(" · ")
+      : plain;
+  return flatten(parseInline(rows))
+    .replace(/\*\*|~~/g, "")
+    .replace(/\s+/g, " ")
+    .trim();
 }
 
 function flatten(parts: Inline[]): string {
@@ -241,7 +282,13 @@ function takeInline(text: string, at: number, depth: number, missing: Set<string
     const end = close(fence, at + fence.length);
     return end < 0 ? null : [{ kind: "code", text: text.slice(at + fence.length, end).trim() }, end + fence.length];
   }
-  for (const [marker, kind] of [["**", "strong"], ["__", "strong"], ["~~", "strike"], ["*", "emphasis"], ["_", "emphasis"]] as const) {
+  for (const [marker, kind] of [
+    ["**", "strong"],
+    ["__", "strong"],
+    ["~~", "strike"],
+    ["*", "emphasis"],
+    ["_", "emphasis"],
+  ] as const) {
     if (!text.startsWith(marker, at)) continue;
     const next = text[at + marker.length] ?? " ";
     if (/\s/.test(next) || (marker.startsWith("_") && /\w/.test(text[at - 1] ?? ""))) return null;
@@ -256,20 +303,30 @@ function takeInline(text: string, at: number, depth: number, missing: Set<string
     const href = url ? safeHref((url[1] ?? "").replace(/[.,;:!?)]+$/, "")) : null;
     if (!url || !href) return null;
     const shown = (url[1] ?? "").replace(/[.,;:!?)]+$/, "");
-    const length = url[0].startsWith("<") && url[0].endsWith(">") ? url[0].length : url[0].indexOf(shown) + shown.length;
+    const length =
+      url[0].startsWith("<") && url[0].endsWith(">") ? url[0].length : url[0].indexOf(shown) + shown.length;
     return [{ kind: "link", href, host: "", children: [{ kind: "text", text: shown }] }, at + length];
   }
   return null;
 }
 
 function takeLink(
-  text: string, at: number, image: boolean, depth: number, close: (marker: string, from: number) => number,
+  text: string,
+  at: number,
+  image: boolean,
+  depth: number,
+  close: (marker: string, from: number) => number,
 ): [Inline, number] | null {
   const end = close("](", at + 1);
   if (end < 0 || end - at > 2000) return null;
   const stop = text.indexOf(")", end + 2);
   if (stop < 0 || stop - end > 3000) return null;
-  const target = (text.slice(end + 2, stop).trim().split(/\s/)[0] ?? "").replace(/^<|>$/g, "");
+  const target = (
+    text
+      .slice(end + 2, stop)
+      .trim()
+      .split(/\s/)[0] ?? ""
+  ).replace(/^<|>$/g, "");
   const label = text.slice(at + 1, end);
   const href = safeHref(target);
   if (!href) return [{ kind: "text", text: `${label} (${target.slice(0, 200)})` }, stop + 1];

@@ -70,7 +70,8 @@ export class RunFollower {
       try {
         for await (const frames of await this.#connect(abort)) {
           failures = 0;
-          for (const frame of frames) if (frame.data) this.#apply(JSON.parse(frame.data) as Schemas["TranscriptChanges"]);
+          for (const frame of frames)
+            if (frame.data) this.#apply(JSON.parse(frame.data) as Schemas["TranscriptChanges"]);
         }
       } catch {
         // the connection failed, or the page is hidden or left

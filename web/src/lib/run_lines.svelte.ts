@@ -23,7 +23,7 @@ export class RunLines {
     if (this.#loading) return;
     this.#loading = true;
     try {
-      for (let last = this.#last(); last < this.#wanted; ) {
+      for (let last = this.#last(); last < this.#wanted;) {
         const starts = Array.from({ length: Math.ceil((this.#wanted - last) / PAGE) }, (_, at) => last + at * PAGE);
         const pages = starts.map((after) => this.#page(run, after));
         for (const page of pages) page.catch(() => undefined); // the first failure is shown
@@ -45,7 +45,8 @@ export class RunLines {
 
   async #page(run: string, after: number): Promise<Line[]> {
     const query = { after, limit: PAGE };
-    return (await unwrap(api.GET("/v1/runs/{run_id}/event-lines", { params: { path: { run_id: run }, query } }))).items as Line[];
+    return (await unwrap(api.GET("/v1/runs/{run_id}/event-lines", { params: { path: { run_id: run }, query } })))
+      .items as Line[];
   }
 
   #last(): number {

@@ -31,8 +31,14 @@ export function patchRun<Run extends Patchable>(run: Run, event: LiveEvent): Run
     case "run_end": {
       const used = event.data.metrics as Metrics | undefined;
       return {
-        ...run, sequence, status: String(event.data.status), outcome: String(event.data.outcome), waiting_for: null,
-        cost: used?.cost ?? null, tokens: used ? used.input_tokens + used.output_tokens : null, steps: used?.steps ?? null,
+        ...run,
+        sequence,
+        status: String(event.data.status),
+        outcome: String(event.data.outcome),
+        waiting_for: null,
+        cost: used?.cost ?? null,
+        tokens: used ? used.input_tokens + used.output_tokens : null,
+        steps: used?.steps ?? null,
         duration_ms: used?.duration_ms ?? null,
       };
     }

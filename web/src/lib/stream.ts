@@ -17,7 +17,6 @@ export class EventStream {
   #lastId = "";
   #failures = 0;
   #pending: LiveEvent[] = [];
-  #timer: ReturnType<typeof setTimeout> | undefined;
   #abort: AbortController | undefined;
   #stopped = true;
   #opened = false;
@@ -90,11 +89,10 @@ export class EventStream {
       return;
     }
     this.#pending.push(JSON.parse(data) as LiveEvent);
-    this.#timer ??= setTimeout(() => this.#flush(), BATCH_MS);
+    if (this.#pending.length === 1) setTimeout(() => this.#flush(), BATCH_MS);
   }
 
   #flush(): void {
-    this.#timer = undefined;
     const events = this.#pending;
     this.#pending = [];
     this.#listener.events(events);

@@ -3,15 +3,25 @@ import { TranscriptCopy, type Change, type Item } from "./transcript";
 import recorded from "./transcript_cases.json";
 
 const cases = recorded as unknown as { frames: Change[][]; items: Item[]; totals: object }[];
-const answer = (sequence: number, text: string): Item => ({ kind: "answer", key: `${sequence}.0`, run_id: "run_1", sequence, at: 1, text });
+const answer = (sequence: number, text: string): Item => ({
+  kind: "answer",
+  key: `${sequence}.0`,
+  run_id: "run_1",
+  sequence,
+  at: 1,
+  text,
+});
 
 describe("the copy of a transcript", () => {
-  it.each(cases.map((each, at) => [at, each] as const))("equals the fold of the server: case %i", (_, { frames, items, totals }) => {
-    const copy = new TranscriptCopy();
-    for (const change of frames.flat()) copy.apply(change);
-    expect(copy.items).toEqual(items);
-    expect(copy.totals).toEqual(totals);
-  });
+  it.each(cases.map((each, at) => [at, each] as const))(
+    "equals the fold of the server: case %i",
+    (_, { frames, items, totals }) => {
+      const copy = new TranscriptCopy();
+      for (const change of frames.flat()) copy.apply(change);
+      expect(copy.items).toEqual(items);
+      expect(copy.totals).toEqual(totals);
+    },
+  );
 
   it("can apply the same changes twice", () => {
     for (const { frames, items } of cases) {

@@ -10,7 +10,12 @@ interface Point<Used> {
 }
 
 /** Return one series for each of the keys with the largest sums. Times without usage have the value 0. */
-export function buildSeries<Used>(points: readonly Point<Used>[], days: number, value: (used: Used) => number, now = Date.now()) {
+export function buildSeries<Used>(
+  points: readonly Point<Used>[],
+  days: number,
+  value: (used: Used) => number,
+  now = Date.now(),
+) {
   const sums = new Map<string, number>();
   const byKey = new Map<string, Map<number, number>>();
   const found = new Set<number>();
@@ -26,7 +31,14 @@ export function buildSeries<Used>(points: readonly Point<Used>[], days: number, 
   const today = Math.floor(now / 86_400_000) * 86_400;
   if (days <= 120) for (let at = 0; at < days; at++) found.add(today - at * 86_400);
   const times = [...found].sort((one, other) => one - other);
-  const keys = [...sums.entries()].sort((one, other) => other[1] - one[1]).slice(0, MOST).map(([key]) => key);
-  const series = keys.map((key, at) => ({ label: key, color: COLORS[at] ?? "#888888", values: times.map((time) => byKey.get(key)?.get(time) ?? 0) }));
+  const keys = [...sums.entries()]
+    .sort((one, other) => other[1] - one[1])
+    .slice(0, MOST)
+    .map(([key]) => key);
+  const series = keys.map((key, at) => ({
+    label: key,
+    color: COLORS[at] ?? "#888888",
+    values: times.map((time) => byKey.get(key)?.get(time) ?? 0),
+  }));
   return { times, series };
 }

@@ -96,8 +96,17 @@ export class Waterfall {
 
   #begin(kind: SpanKind, key: string, line: Line, label: string, depth: number): void {
     const span: Span = {
-      key: `${key}:${line.sequence}`, kind, label, detail: line.text ?? "", start: line.at, end: null, failed: false,
-      step: line.step ?? this.#step, sequence: line.sequence, runId: line.run_id ?? null, depth,
+      key: `${key}:${line.sequence}`,
+      kind,
+      label,
+      detail: line.text ?? "",
+      start: line.at,
+      end: null,
+      failed: false,
+      step: line.step ?? this.#step,
+      sequence: line.sequence,
+      runId: line.run_id ?? null,
+      depth,
     };
     this.#open.set(key, this.spans.push(span) - 1);
   }
