@@ -1,7 +1,7 @@
 /** The approvals that wait for a reviewer, kept up to date for all pages. */
 
 import { api, messageOf, session, unwrap, type Schemas } from "./api.svelte";
-import { live } from "./live.svelte";
+import { FollowedLoad } from "./followed_load";
 
 export type Approval = Schemas["ApprovalView"];
 
@@ -15,21 +15,14 @@ class Approvals {
     return this.items.length;
   }
 
-  async start(): Promise<void> {
+  start(): void {
     if (this.#started) return;
     this.#started = true;
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const soon = () => {
-      timer ??= setTimeout(() => {
-        timer = undefined;
-        void this.load();
-      }, 150);
-    };
-    live.follow((events) => {
-      if (events.some((event) => event.type.startsWith("approval_") || event.type === "run_end")) soon();
-    }, soon);
-    await live.ready();
-    await this.load();
+    new FollowedLoad({
+      load: () => this.load(),
+      apply: (events) => events.some((event) => event.type.startsWith("approval_") || event.type === "run_end"),
+      delayMs: 150,
+    }).follow();
   }
 
   async load(): Promise<void> {
