@@ -89,7 +89,9 @@ class Event(Struct, frozen=True, gc=False):
         return self.type not in _LIVE  # a type of a later version is durable, or it would not have been stored
 
 
-class _Wire(Struct, frozen=True):
+class Envelope(Struct, frozen=True):
+    """An event as clients receive it, its data still encoded."""
+
     event_id: str
     timestamp: datetime
     agent_id: str
@@ -102,7 +104,7 @@ class _Wire(Struct, frozen=True):
     version: int = VERSION
 
 
-_wire_decoder = msgspec.json.Decoder(_Wire)
+_envelope_decoder = msgspec.json.Decoder(Envelope)
 
 
 def decode_data(type_: str, raw: bytes, version: int = VERSION) -> EventData:
@@ -121,7 +123,7 @@ def decode_data(type_: str, raw: bytes, version: int = VERSION) -> EventData:
 
 
 def to_json(event: Event) -> bytes:
-    """Return the envelope as clients receive it: a `_Wire`, assembled from bytes that are encoded already."""
+    """Return the envelope as clients receive it: an `Envelope`, assembled from bytes that are encoded already."""
     return b"%b%b%b" % split_json(event)
 
 
@@ -157,20 +159,20 @@ def _encode_origin(origin: Origin) -> bytes:
 
 def from_json(line: bytes) -> Event:
     """Return the event in an envelope. The inverse of `to_json`."""
-    wire = _wire_decoder.decode(line)
-    raw = bytes(wire.data)
+    envelope = _envelope_decoder.decode(line)
+    raw = bytes(envelope.data)
     return Event(
-        wire.event_id,
-        wire.timestamp.timestamp(),
+        envelope.event_id,
+        envelope.timestamp.timestamp(),
         Origin(
-            RunId(wire.run_id),
-            SessionId(wire.session_id),
-            AgentId(wire.agent_id),
-            None if wire.parent_run_id is None else RunId(wire.parent_run_id),
+            RunId(envelope.run_id),
+            SessionId(envelope.session_id),
+            AgentId(envelope.agent_id),
+            None if envelope.parent_run_id is None else RunId(envelope.parent_run_id),
         ),
-        wire.sequence,
-        wire.type,
-        decode_data(wire.type, raw, wire.version),
+        envelope.sequence,
+        envelope.type,
+        decode_data(envelope.type, raw, envelope.version),
         raw,
-        wire.version,
+        envelope.version,
     )

@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from treadle.domain.envelope import Event
 from treadle.domain.ids import RunId
 from treadle.operations.operation import NoParameters, Operation
 from treadle.operations.transcript_stream import TranscriptChanges
@@ -48,7 +49,7 @@ FOLLOW_RUN = Operation(
     description="Its events so far, then new ones, up to `run_end`. With `view=transcript`, the changes of its "
     "transcript: those of the events after `after`, one replacement of the items that are being written, then all "
     "further changes.",
-    frame=TranscriptChanges,
+    frames=(Event, TranscriptChanges),
 )
 FOLLOW_AGENT = Operation(
     "events.of_agent",
@@ -62,6 +63,7 @@ FOLLOW_AGENT = Operation(
     header="Last-Event-ID",
     summary="Follow all runs of an agent",
     description=_IN_ORDER,
+    frames=(Event,),
 )
 FOLLOW_ALL = Operation(
     "events.of_all",
@@ -75,6 +77,7 @@ FOLLOW_ALL = Operation(
     header="Last-Event-ID",
     summary="Follow all runs",
     description=_IN_ORDER,
+    frames=(Event,),
 )
 METRICS = Operation(
     "events.metrics",

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import FieldInfo
 
+from treadle.domain.envelope import Event
+from treadle.operations import event_schemas
 from treadle.operations.field_docs import describe_fields
 from treadle.operations.operation import Operation
 from treadle.operations.refusal import Problem
@@ -37,9 +39,13 @@ def describe(operations: Iterable[AnyOperation], version: str) -> dict[str, Any]
     """Return the description of the public operations."""
     public = [operation for operation in operations if operation.public]
     types = list(_types(public))
-    schemas, components = msgspec.json.schema_components(types, ref_template=REFERENCE)
+    schemas, components = msgspec.json.schema_components(
+        [*types, *event_schemas.list_types()], ref_template=REFERENCE
+    )
     describe_fields(components)
-    named = dict(zip(map(_key, types), schemas, strict=True))
+    event_schemas.add_event(components, REFERENCE)
+    named = dict(zip(map(_key, types), schemas, strict=False))
+    named[_key(Event)] = {"$ref": REFERENCE.format(name=Event.__name__)}
     paths: dict[str, dict[str, Any]] = {}
     for operation in public:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, named)
@@ -69,7 +75,7 @@ def _types(operations: Sequence[AnyOperation]) -> Iterable[Any]:
         fields = msgspec.structs.fields(operation.request)
         bodies = () if operation.body_schema is None else (operation.body_schema,)
         responses = operation.response_types
-        frames = () if operation.frame is None else (operation.frame,)
+        frames = (frame for frame in operation.frames if frame is not Event)  # `event_schemas` describes it
         for type_ in (*(field.type for field in fields), *bodies, *responses, *frames, operation.failure):
             if type_ is not NoneType and _key(type_) not in seen:
                 seen.add(_key(type_))
@@ -140,8 +146,9 @@ def _responses(operation: AnyOperation, named: dict[str, Any]) -> dict[str, Any]
     if operation.response is NoneType:
         return {str(operation.status): {"description": phrase}, **found}
     if operation.streams == "always":
-        frame = {} if operation.frame is None else {"contentSchema": named[_key(operation.frame)]}
-        content: dict[str, Any] = {EVENTS: {"schema": {"type": "string", **frame}}}
+        frames = [named[_key(frame)] for frame in operation.frames]
+        frame = frames[0] if len(frames) == 1 else {"anyOf": frames}
+        content: dict[str, Any] = {EVENTS: {"schema": {"type": "string", "contentSchema": frame}}}
         ended = {"204": {"description": "There are no more events"}}
         return {"200": {"description": "Server-sent events", "content": content}, **ended, **found}
     kind = TEXT if operation.response is str else JSON

@@ -73,7 +73,7 @@ class Operation(Generic[Q, R]):
         body_schema: Any = None,
         hand_written: bool = False,
         streams: Streams = "never",
-        frame: type[Struct] | None = None,
+        frames: tuple[type[Struct], ...] = (),
         failure: type[Struct] = Problem,
         header: str | None = None,
         summary: str = "",
@@ -103,8 +103,8 @@ class Operation(Generic[Q, R]):
         """True if a hand-written HTTP route serves the operation."""
         self.streams: Streams = streams
         """Whether the response is a stream of server-sent events."""
-        self.frame = frame
-        """The data of a frame of the stream, if the description gives its type."""
+        self.frames = frames
+        """Types of the data of a frame of the stream."""
         self.failure = failure
         """The body of an error."""
         self.header = header

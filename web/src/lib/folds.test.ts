@@ -9,17 +9,20 @@ import { FrameReader } from "./sse";
 import { buildSeries } from "./usage_series";
 import { Waterfall } from "./waterfall";
 
-const event = (sequence: number, type: string, data: Record<string, unknown> = {}): LiveEvent => ({
-  event_id: `e${sequence}`,
-  timestamp: "2026-11-16T09:00:00Z",
-  agent_id: "a",
-  run_id: "run_1",
-  parent_run_id: null,
-  session_id: "ses_1",
-  sequence,
-  type,
-  data,
-});
+type DataOf<Type extends LiveEvent["type"]> = Partial<Extract<LiveEvent, { type: Type }>["data"]>;
+
+const event = <Type extends LiveEvent["type"]>(sequence: number, type: Type, data: DataOf<Type> = {}) =>
+  ({
+    event_id: `e${sequence}`,
+    timestamp: "2026-11-16T09:00:00Z",
+    agent_id: "a",
+    run_id: "run_1",
+    parent_run_id: null,
+    session_id: "ses_1",
+    sequence,
+    type,
+    data,
+  }) as LiveEvent;
 
 describe("server-sent events", () => {
   it("are read however they are cut, with comments and positions", () => {

@@ -1,17 +1,9 @@
 /** What the tabs and the worker that holds the one event stream say to each other. */
 
-/** A stored event of a run. */
-export interface LiveEvent {
-  event_id: string;
-  timestamp: string;
-  agent_id: string;
-  run_id: string;
-  parent_run_id: string | null;
-  session_id: string;
-  sequence: number;
-  type: string;
-  data: Record<string, unknown>;
-}
+import type { components } from "../schema";
+
+/** A stored event of a run: a union by `type`. */
+export type LiveEvent = components["schemas"]["Event"];
 
 export type LinkState = "connecting" | "open" | "away" | "signed_out";
 

@@ -13,33 +13,25 @@ interface Patchable {
   duration_ms?: number | null;
 }
 
-interface Metrics {
-  cost: number;
-  input_tokens: number;
-  output_tokens: number;
-  steps: number;
-  duration_ms: number;
-}
-
 /** Return the run as it is after an event, or null if nothing that a list shows has changed. */
 export function patchRun<Run extends Patchable>(run: Run, event: LiveEvent): Run | null {
   if (event.sequence <= run.sequence || run.outcome !== null) return null;
   const sequence = event.sequence;
   switch (event.type) {
     case "run_waiting":
-      return { ...run, sequence, status: "waiting", waiting_for: String(event.data.reason) };
+      return { ...run, sequence, status: "waiting", waiting_for: event.data.reason };
     case "run_end": {
-      const used = event.data.metrics as Metrics | undefined;
+      const { status, outcome, metrics } = event.data;
       return {
         ...run,
         sequence,
-        status: String(event.data.status),
-        outcome: String(event.data.outcome),
+        status,
+        outcome,
         waiting_for: null,
-        cost: used?.cost ?? null,
-        tokens: used ? used.input_tokens + used.output_tokens : null,
-        steps: used?.steps ?? null,
-        duration_ms: used?.duration_ms ?? null,
+        cost: metrics.cost ?? null,
+        tokens: (metrics.input_tokens ?? 0) + (metrics.output_tokens ?? 0),
+        steps: metrics.steps ?? null,
+        duration_ms: metrics.duration_ms ?? null,
       };
     }
     case "run_start":
