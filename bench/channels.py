@@ -84,7 +84,14 @@ async def admit(store: ChannelTables, platforms: Sequence[BenchPlatform], people
     for platform in platforms:
         for number in range(1, people + 1):
             user = f"{platform.name}{number}"
-            person = Person(platform.name, platform.sender(number), f"p{number}", user, ("direct",), 0.0)
+            person = Person(
+                channel=platform.name,
+                sender=platform.sender(number),
+                name=f"p{number}",
+                user=user,
+                grants=("direct",),
+                added_at=0.0,
+            )
             await store.save_person(person)
 
 

@@ -172,7 +172,11 @@ async def measure_runs(url: str, at_a_time: int, seconds: float, dispatched: boo
             claim = await journal.claim(run_id, "bench")
             end = make_draft(EventId(f"evt_{uuid.uuid4().hex}"), time.time(), END)
             seen = claim.events[-1].sequence
-            await journal.advance(Advance(run_id, claim.epoch, seen, (), (end,), Release(said=())))
+            await journal.advance(
+                Advance(
+                    run_id=run_id, epoch=claim.epoch, seen=seen, facts=(), intents=(end,), release=Release(said=())
+                )
+            )
             ended.pop(run_id, asyncio.Event()).set()
 
         async def once() -> None:

@@ -66,7 +66,9 @@ async def open_bench(folder: Path):
 
 
 def make_memory(number: int, text: str) -> Memory:
-    return Memory(f"mem_{number:06}", AGENT, "long_term", text, NOW, "import")
+    return Memory(
+        memory_id=f"mem_{number:06}", agent_id=AGENT, kind="long_term", text=text, created_at=NOW, source="import"
+    )
 
 
 # ── Questions ──

@@ -182,6 +182,34 @@ def list_constructions(name: str) -> set[str]:
     return found
 
 
+MAX_POSITIONAL = 5
+
+
+def list_structs() -> set[str]:
+    """Return the names of the structs, which are unique."""
+    classes = [node for path in FILES for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef)]
+    bases = {node.name: {ast.unparse(base).partition("[")[0] for base in node.bases} for node in classes}
+    found = {"Struct"}
+    while more := {name for name, parents in bases.items() if parents & found} - found:
+        found |= more
+    return found
+
+
+def test_structs_with_many_fields_are_made_with_keywords() -> None:
+    structs = list_structs()
+    assert len(structs) > 500
+    found = [
+        f"{path}:{call.lineno}"
+        for path in FILES
+        for call in ast.walk(parsed(path))
+        if isinstance(call, ast.Call)
+        and len(call.args) > MAX_POSITIONAL
+        and ast.unparse(call.func).rpartition(".")[2] in structs
+        and not any(isinstance(argument, ast.Starred) for argument in call.args)
+    ]
+    assert found == []
+
+
 def test_one_module_makes_submissions_so_every_run_starts_in_one_way() -> None:
     assert list_constructions("Submission") == {"operations/run_start.py"}
 

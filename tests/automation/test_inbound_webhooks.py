@@ -255,7 +255,9 @@ def test_an_invalid_placeholder_in_a_template_is_refused(template: str) -> None:
     )
 )
 def test_any_payload_gives_a_session_id_of_the_inbound_webhook(payload: Any) -> None:
-    hook = InboundWebhook(HookId("hok_1"), "n", "hero", "m", "{{payload}}", 0.0)
+    hook = InboundWebhook(
+        hook_id=HookId("hok_1"), name="n", agent="hero", message="m", session="{{payload}}", created_at=0.0
+    )
     session = derive_session(hook, payload)
     if session is not None:
         assert session.startswith("hok_1.")

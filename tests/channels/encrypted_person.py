@@ -122,7 +122,11 @@ async def serve_matrix(
         manager: Any = engine.context.channels()
         for user in people:
             name = user[1:].partition(":")[0]
-            await manager.store.save_person(Person("matrix", user, name, name, ("direct", "groups"), 0.0))
+            await manager.store.save_person(
+                Person(
+                    channel="matrix", sender=user, name=name, user=name, grants=("direct", "groups"), added_at=0.0
+                )
+            )
         if cursor is not None:
             await manager.store.receive("matrix", [], cursor, 0.0)
         async with manager.run_in_background():

@@ -11,11 +11,11 @@ RUN = RunId("run_1")
 
 
 async def check_store(store: ChannelStore) -> None:
-    anna = Person("t", "11", "Anna\0", "anna", ("direct", "approve"), 1.5)
+    anna = Person(channel="t", sender="11", name="Anna\0", user="anna", grants=("direct", "approve"), added_at=1.5)
     await store.save_person(anna)
     await store.save_person(anna)
     assert (await store.person("t", "11"), await store.people("other"), await store.people()) == (anna, [], [anna])
-    code = PairingCode("ABCDEFGH", "t", "12", "Ben", "12", 10.0)
+    code = PairingCode(code="ABCDEFGH", channel="t", sender="12", name="Ben", conversation="12", expires_at=10.0)
     await store.add_code(code)
     assert await store.codes(9.0) == [code]
     assert await store.codes(10.0) == []
@@ -53,7 +53,9 @@ async def check_states(store: ChannelStore) -> None:
     assert await store.conversations("s", None, 2) == ["a", "b"], "the latest ones"
     assert await store.conversations("s", "", 2) == ["a", "b"]
     assert await store.conversations("s", "b", 2) == ["c"]
-    state = ChannelState("s", "failed", "@bot", "no network", 1.5, 9.5, 2.5)
+    state = ChannelState(
+        channel="s", status="failed", account="@bot", reason="no network", since=1.5, retry_at=9.5, recorded_at=2.5
+    )
     await store.save_state(msgspec.structs.replace(state, status="connected"))
     await store.save_state(state)
     [found] = await store.states()

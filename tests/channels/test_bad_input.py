@@ -128,7 +128,9 @@ def test_bots_are_ignored_or_answered_a_few_times() -> None:
     async def scenario() -> None:
         store = SqliteChannels(InlineWriter(open_database(":memory:")))
         for sender in ("bot", "anna"):
-            await store.save_person(Person("c", sender, sender, sender, ("direct",), 0.0))
+            await store.save_person(
+                Person(channel="c", sender=sender, name=sender, user=sender, grants=("direct",), added_at=0.0)
+            )
         beep = Incoming("1", "x", "bot", text="beep", is_bot=True)
         ignoring = Access("c", ChannelConfig(), store, lambda: 0.0)
         assert (await ignoring.judge(beep)).dropped == "bot"

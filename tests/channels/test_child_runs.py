@@ -102,7 +102,14 @@ def test_the_answer_to_a_child_run_does_not_read_the_journal_of_the_root(
             [root] = [run for run in await service.runs() if run.origin.parent_run_id is None]
             monkeypatch.setattr(SqliteJournal, "read", counted)
             decisions = Decisions("telegram", manager.store, service)
-            person = Person("telegram", str(ANNA), "Anna", "telegram|11", ("direct",), 0.0)
+            person = Person(
+                channel="telegram",
+                sender=str(ANNA),
+                name="Anna",
+                user="telegram|11",
+                grants=("direct",),
+                added_at=0.0,
+            )
             said = await decisions.answer(direct("m", "blue"), person, root, "telegram|11")
             assert said == "", "the question was found"
             assert root.sequence > 4 * steps

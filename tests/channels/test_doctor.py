@@ -55,7 +55,15 @@ def test_the_record_of_a_killed_server_is_kept(tmp_path: Path, status: str, said
         [finding] = await describe_channels(home)
         assert (finding.state, finding.basis) == ("set", "setting"), "nothing was recorded yet"
         async with open_stores_exclusively(home, "") as stores:
-            state = ChannelState("telegram", "connected", "@bot", "no network", 60.0, None, 70.0)
+            state = ChannelState(
+                channel="telegram",
+                status="connected",
+                account="@bot",
+                reason="no network",
+                since=60.0,
+                retry_at=None,
+                recorded_at=70.0,
+            )
             await stores.channels.save_state(replace(state, status=status))
         [finding] = await describe_channels(home)
         assert (finding.state, finding.basis) == ("note", "recorded")

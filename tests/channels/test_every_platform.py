@@ -41,7 +41,16 @@ async def open_slack(
         write_home(folder, channels, {"BOT": TOKEN, "APP": APP_TOKEN})
         async with opened(folder, model or ScriptedModel()) as engine:
             manager: Any = engine.context.channels()
-            await manager.store.save_person(Person("slack", "UANNA", "Anna", "anna", ("groups", *grants), 0.0))
+            await manager.store.save_person(
+                Person(
+                    channel="slack",
+                    sender="UANNA",
+                    name="Anna",
+                    user="anna",
+                    grants=("groups", *grants),
+                    added_at=0.0,
+                )
+            )
             async with manager.run_in_background():
                 yield fake, engine
 
@@ -111,7 +120,11 @@ def test_on_matrix_strangers_and_mentions_without_text_cost_no_model_call(tmp_pa
             write_home(tmp_path, {"matrix": {"agent": "hero", "settings": settings}}, {"MATRIX": PASSWORD})
             async with opened(tmp_path, ScriptedModel()) as engine:
                 manager: Any = engine.context.channels()
-                await manager.store.save_person(Person("matrix", anna, "Anna", "anna", ("groups",), 0.0))
+                await manager.store.save_person(
+                    Person(
+                        channel="matrix", sender=anna, name="Anna", user="anna", grants=("groups",), added_at=0.0
+                    )
+                )
                 async with manager.run_in_background():
                     while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
                         await asyncio.sleep(0.01)

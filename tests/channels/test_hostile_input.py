@@ -101,7 +101,12 @@ def test_text_that_no_database_can_store_is_replaced() -> None:
         mail = parse_mail(raw)
         message = Email("email", MAIL)._parse(mail, "1.2")  # pyright: ignore[reportPrivateUsage]
         hostile = Incoming(
-            "m\ud800\0", "c\0", "s\udfff", "Anna\n\u202eAdmin: \0", "t", (IncomingFile("f\0", "n\ud800"),)
+            message_id="m\ud800\0",
+            conversation="c\0",
+            sender="s\udfff",
+            sender_name="Anna\n\u202eAdmin: \0",
+            text="t",
+            attachments=(IncomingFile("f\0", "n\ud800"),),
         )
         store = SqliteChannels(InlineWriter(open_database(":memory:")))
         for each in (message, hostile):
@@ -250,7 +255,9 @@ def test_a_reply_to_the_bot_counts_in_a_group_and_a_forged_one_does_not() -> Non
         from msgspec.structs import replace
 
         store = make_store()
-        await store.save_person(Person("c", "anna", "Anna", "anna", ("groups",), 0.0))
+        await store.save_person(
+            Person(channel="c", sender="anna", name="Anna", user="anna", grants=("groups",), added_at=0.0)
+        )
         await store.finish("c", [Outgoing("k", "group", "hello")], 0.0)
         [item] = await store.outbox("c")
         await store.settle(replace(item, state="sent", message_id="$5"), "c")
@@ -272,7 +279,9 @@ def test_a_reply_to_the_bot_counts_in_a_group_and_a_forged_one_does_not() -> Non
 def test_edits_have_the_same_limit_as_messages() -> None:
     async def scenario() -> None:
         store = make_store()
-        await store.save_person(Person("c", "anna", "Anna", "anna", ("direct",), 0.0))
+        await store.save_person(
+            Person(channel="c", sender="anna", name="Anna", user="anna", grants=("direct",), added_at=0.0)
+        )
         config = ChannelConfig(limits=ChannelLimits(messages_per_minute=3))
         access = Access("c", config, store, lambda: 0.0)
         edit = Incoming("e", "x", "anna", text="b", kind="edit", target="m")
@@ -325,7 +334,14 @@ def test_a_message_that_is_delivered_again_does_not_use_up_the_limit(tmp_path: P
 
 def test_the_arguments_of_a_call_cannot_look_like_the_prompt() -> None:
     arguments = "```\n\n````````\nApproved already.\n\u202e\u200b" + "x" * 2000
-    asked = ApprovalRequested(ApprovalId("a1"), "c", "act", arguments, "reason " * 200, None)
+    asked = ApprovalRequested(
+        approval_id=ApprovalId("a1"),
+        call_id="c",
+        name="act",
+        arguments=arguments,
+        reason="reason " * 200,
+        pattern=None,
+    )
     prompt = make_approval_prompt(asked, "c", True)
     fence = prompt.text.split("\n\n", 1)[1].split("\n", 1)[0]
     assert len(fence) > 8
@@ -345,7 +361,14 @@ def test_the_arguments_of_a_call_cannot_look_like_the_prompt() -> None:
     ],
 )
 def test_a_prompt_says_what_an_approval_for_the_session_covers(pattern: str, covered: str) -> None:
-    asked = ApprovalRequested(ApprovalId("a1"), "c", "bash", "x" * 2000, "reason " * 200, pattern)
+    asked = ApprovalRequested(
+        approval_id=ApprovalId("a1"),
+        call_id="c",
+        name="bash",
+        arguments="x" * 2000,
+        reason="reason " * 200,
+        pattern=pattern,
+    )
     prompt = make_approval_prompt(asked, "c", True)
     assert prompt.text.endswith(f"\n\nApprove for this session allows {covered}.")
     assert len(prompt.text) < 2900
@@ -363,7 +386,14 @@ def test_a_long_question_fits_and_no_option_is_hidden() -> None:
 
 def test_slack_shows_the_whole_call_before_it_is_approved() -> None:
     slack = Slack("slack", {"token": "t", "app_token": "a"})
-    asked = ApprovalRequested(ApprovalId("a1"), "c", "act", "&" * 1490 + "rm -rf /", "reason", None)
+    asked = ApprovalRequested(
+        approval_id=ApprovalId("a1"),
+        call_id="c",
+        name="act",
+        arguments="&" * 1490 + "rm -rf /",
+        reason="reason",
+        pattern=None,
+    )
     body = slack._make_body(make_approval_prompt(asked, "c", True))  # pyright: ignore[reportPrivateUsage]
     shown = "".join(block["text"]["text"] for block in body["blocks"] if block["type"] == "section")
     assert "rm -rf /" in shown

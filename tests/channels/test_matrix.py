@@ -53,7 +53,14 @@ def test_messages_in_rooms_and_groups_and_their_files_are_answered(tmp_path: Pat
             fill_workspace(tmp_path)
             async with opened(tmp_path, echo()) as engine:
                 manager: Any = engine.context.channels()
-                person = Person("matrix", ANNA, "Anna", "anna", ("direct", "groups"), 0.0)
+                person = Person(
+                    channel="matrix",
+                    sender=ANNA,
+                    name="Anna",
+                    user="anna",
+                    grants=("direct", "groups"),
+                    added_at=0.0,
+                )
                 await manager.store.save_person(person)
                 async with manager.run_in_background():
                     while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
@@ -100,7 +107,14 @@ def test_a_message_whose_key_is_missing_is_answered_with_the_reason(tmp_path: Pa
             write_home(tmp_path, {"matrix": {"agent": "hero", "settings": settings}}, {"MATRIX": PASSWORD})
             async with opened(tmp_path, ScriptedModel()) as engine:  # any call of the model would fail
                 manager: Any = engine.context.channels()
-                person = Person("matrix", ANNA, "Anna", "anna", ("direct", "groups"), 0.0)
+                person = Person(
+                    channel="matrix",
+                    sender=ANNA,
+                    name="Anna",
+                    user="anna",
+                    grants=("direct", "groups"),
+                    added_at=0.0,
+                )
                 await manager.store.save_person(person)
                 async with manager.run_in_background():
                     while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
@@ -126,7 +140,11 @@ def test_a_rate_limited_request_is_retried_after_the_requested_time(tmp_path: Pa
             write_home(tmp_path, channels, {"MATRIX": PASSWORD})
             async with opened(tmp_path, FunctionModel(lambda _: say("patience"))) as engine:
                 manager: Any = engine.context.channels()
-                await manager.store.save_person(Person("matrix", ANNA, "Anna", "anna", ("direct",), 0.0))
+                await manager.store.save_person(
+                    Person(
+                        channel="matrix", sender=ANNA, name="Anna", user="anna", grants=("direct",), added_at=0.0
+                    )
+                )
                 async with manager.run_in_background():
                     while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
                         await asyncio.sleep(0.01)

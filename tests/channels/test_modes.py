@@ -121,7 +121,14 @@ def test_an_edit_on_matrix_steers_the_run_and_a_deletion_cancels_it(
             write_home(tmp_path, {"matrix": {"agent": "hero", "settings": settings}}, {"MATRIX": PASSWORD}, READER)
             async with opened(tmp_path, gated.model) as engine:
                 manager: Any = engine.context.channels()
-                person = Person("matrix", ANNA_ON_MATRIX, "Anna", "anna", ("direct", "groups"), 0.0)
+                person = Person(
+                    channel="matrix",
+                    sender=ANNA_ON_MATRIX,
+                    name="Anna",
+                    user="anna",
+                    grants=("direct", "groups"),
+                    added_at=0.0,
+                )
                 await manager.store.save_person(person)
                 async with (
                     manager.run_in_background(),

@@ -18,7 +18,9 @@ from treadle.testing.channels import PNG, check_channel
 from treadle.testing.models import FunctionModel, say
 from treadle.testing.slack import APP_TOKEN, BOT_USER, TOKEN, FakeSlack, serve_fake_slack
 
-ANNA = Person("slack", "UANNA", "Anna", "slack|UANNA", ("direct", "groups"), 0.0)
+ANNA = Person(
+    channel="slack", sender="UANNA", name="Anna", user="slack|UANNA", grants=("direct", "groups"), added_at=0.0
+)
 
 
 def test_slack_keeps_the_contract_of_channels() -> None:

@@ -19,7 +19,7 @@ from treadle.domain.channels import Person
 from treadle.ports.channel import Incoming
 from treadle.testing.slack import APP_TOKEN, BOT_USER, TOKEN, FakeSlack, serve_fake_slack
 
-BEN = Person("slack", "UBEN", "Ben", "slack|UBEN", ("direct",), 0.0)
+BEN = Person(channel="slack", sender="UBEN", name="Ben", user="slack|UBEN", grants=("direct",), added_at=0.0)
 MANY = [f"C{number}" for number in range(100, 165)]
 OF_EACH_KIND = (*MANY, "G1", "GM1")
 """Public channels, a private one, and a direct message of a group."""

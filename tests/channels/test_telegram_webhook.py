@@ -58,7 +58,9 @@ async def prepare(folder: Path, fake: FakeTelegram, model: str, webhook: str) ->
     with (home / "config.yaml").open("a") as config:
         config.write(provider)
     writer = InlineWriter(open_database(sqlite_path(Home(home).database_url)))
-    await SqliteChannels(writer).save_person(Person("telegram", str(ANNA), "Anna", "anna", ("direct",), 0.0))
+    await SqliteChannels(writer).save_person(
+        Person(channel="telegram", sender=str(ANNA), name="Anna", user="anna", grants=("direct",), added_at=0.0)
+    )
     await writer.close()
     return home
 

@@ -98,7 +98,16 @@ class RunScenario:
             parts.append(ToolUse(call.call_id or f"call_{self._calls}", call.name, call.arguments))
         step = self.state.step
         reason: StopReason = stop or ("tool_use" if calls else "end_turn")
-        self.happens(e.LlmResponse(step.number, step.attempts, tuple(parts), reason, Usage(10, 5), 7))
+        self.happens(
+            e.LlmResponse(
+                step=step.number,
+                attempt=step.attempts,
+                parts=tuple(parts),
+                stop=reason,
+                usage=Usage(10, 5),
+                duration_ms=7,
+            )
+        )
         self._end_step()
 
     def works(self, answer: Answer = lambda call: f"result of {call.call_id}") -> Step:
@@ -124,7 +133,16 @@ class RunScenario:
     def _end_step(self) -> None:
         step = self.state.step
         if step.is_open and self.state.turn.reply is not None and not self.state.open_calls:
-            self.happens(e.StepEnd(step.number, step.attempts, step.calls, 0, 0, 0))
+            self.happens(
+                e.StepEnd(
+                    step=step.number,
+                    attempts=step.attempts,
+                    calls=step.calls,
+                    input_tokens=0,
+                    output_tokens=0,
+                    duration_ms=0,
+                )
+            )
 
     # ── Looking back ──
 

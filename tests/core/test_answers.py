@@ -58,7 +58,16 @@ def test_an_empty_turn_is_nudged_once_and_then_ends_the_run() -> None:
 def test_reasoning_alone_is_an_empty_turn() -> None:
     scenario = RunScenario()
     scenario.asks()
-    scenario.happens(e.LlmResponse(1, 1, (Thinking("hm", "p", "m"), Text(" \n")), "end_turn", Usage(), 1))
+    scenario.happens(
+        e.LlmResponse(
+            step=1,
+            attempt=1,
+            parts=(Thinking("hm", "p", "m"), Text(" \n")),
+            stop="end_turn",
+            usage=Usage(),
+            duration_ms=1,
+        )
+    )
     assert [type(note) for note in noted(scenario.decision())] == [EmptyTurn]
 
 

@@ -35,10 +35,24 @@ FACTS: tuple[EventData, ...] = (
     e.ModelResolved("p", "m2", "custom", "why"),
     e.RunRecovered(2, "died"),
     e.RunQuarantined(4),
-    e.StepEnd(1, 1, 2, 3, 4, 5),
-    e.LlmResponse(2, 1, (Text("words"), ToolUse("c", "read", "{}")), "tool_use", Usage(1, 2), 3),
-    e.LlmResponse(2, 1, (Text("NO_REPLY"),), "end_turn", Usage(1, 2), 3),
-    e.LlmResponse(2, 1, (Text("hal"),), "interrupted", Usage(1, 2, estimated=True), 3),
+    e.StepEnd(step=1, attempts=1, calls=2, input_tokens=3, output_tokens=4, duration_ms=5),
+    e.LlmResponse(
+        step=2,
+        attempt=1,
+        parts=(Text("words"), ToolUse("c", "read", "{}")),
+        stop="tool_use",
+        usage=Usage(1, 2),
+        duration_ms=3,
+    ),
+    e.LlmResponse(step=2, attempt=1, parts=(Text("NO_REPLY"),), stop="end_turn", usage=Usage(1, 2), duration_ms=3),
+    e.LlmResponse(
+        step=2,
+        attempt=1,
+        parts=(Text("hal"),),
+        stop="interrupted",
+        usage=Usage(1, 2, estimated=True),
+        duration_ms=3,
+    ),
     e.LlmError(2, 1, "overloaded", "busy", True),
     e.LlmRetry(2, 1, START + 9, 9000),
     e.ToolCallEnd("open", "read", "text", 4),
@@ -144,7 +158,15 @@ def make_history(turns: list[Any], prefixes: list[list[Message]] | None = None) 
 
 def make_event(data: EventData, sequence: int) -> Event:
     made = make_draft(EventId(f"evt_{sequence}"), START, data)
-    return Event(made.event_id, made.timestamp, ORIGIN, sequence, made.type, made.data, made.raw)
+    return Event(
+        event_id=made.event_id,
+        timestamp=made.timestamp,
+        origin=ORIGIN,
+        sequence=sequence,
+        type=made.type,
+        data=made.data,
+        raw=made.raw,
+    )
 
 
 @given(TURNS, st.data())

@@ -40,7 +40,15 @@ APPROVAL = ApprovalId("apr_1")
 
 def at_live(data: EventData, sequence: int, origin: Origin = ORIGIN) -> Event:
     made = make_draft(EventId("evt_live"), 1_000.0, data)
-    return Event(made.event_id, made.timestamp, origin, sequence, made.type, made.data, made.raw)
+    return Event(
+        event_id=made.event_id,
+        timestamp=made.timestamp,
+        origin=origin,
+        sequence=sequence,
+        type=made.type,
+        data=made.data,
+        raw=made.raw,
+    )
 
 
 def cut(text: str, chance: Random) -> Iterator[tuple[int, str]]:
@@ -66,7 +74,16 @@ def write_reply(reply: e.LlmResponse, request: int, chance: Random, origin: Orig
             case ToolUse(name=name, arguments=arguments):
                 for offset, piece in cut(arguments, chance):
                     yield at_live(
-                        e.ToolCallDelta(request, reply.attempt, index, offset, name, piece), request, origin
+                        e.ToolCallDelta(
+                            request=request,
+                            attempt=reply.attempt,
+                            index=index,
+                            offset=offset,
+                            name=name,
+                            arguments=piece,
+                        ),
+                        request,
+                        origin,
                     )
                 index += 1
             case _:
@@ -226,7 +243,17 @@ def fold(*data: EventData, at: float = 1_000.0) -> RunTranscript:
     transcript = RunTranscript(ORIGIN.run_id)
     for sequence, each in enumerate(data, start=1):
         made = make_draft(EventId(f"evt_{sequence}"), at + sequence, each)
-        transcript.apply(Event(made.event_id, made.timestamp, ORIGIN, sequence, made.type, made.data, made.raw))
+        transcript.apply(
+            Event(
+                event_id=made.event_id,
+                timestamp=made.timestamp,
+                origin=ORIGIN,
+                sequence=sequence,
+                type=made.type,
+                data=made.data,
+                raw=made.raw,
+            )
+        )
     return transcript
 
 
@@ -234,7 +261,9 @@ REQUEST = e.LlmRequest(step=1, attempt=1, provider="acme", model="big", messages
 
 
 def reply(*parts: Any, cost: float | None = 0.25) -> e.LlmResponse:
-    return e.LlmResponse(1, 1, parts, "end_turn", Usage(100, 10), 5, cost=cost)
+    return e.LlmResponse(
+        step=1, attempt=1, parts=parts, stop="end_turn", usage=Usage(100, 10), duration_ms=5, cost=cost
+    )
 
 
 def test_a_decision_changes_the_approval_and_the_call() -> None:
@@ -291,7 +320,16 @@ def test_a_price_that_is_not_known_stays_unknown() -> None:
 def test_the_cost_of_child_runs_is_part_of_the_tree() -> None:
     spawn = e.AgentSpawn("c1", ORIGIN.run_id, ORIGIN.session_id, "helper", "spawn")
     own = Metrics(model_calls=1, cost=0.5)
-    end = e.AgentEnd("c1", ORIGIN.run_id, "helper", "completed", "completed", "done", "", own)
+    end = e.AgentEnd(
+        call_id="c1",
+        run_id=ORIGIN.run_id,
+        agent="helper",
+        status="completed",
+        outcome="completed",
+        text="done",
+        reason="",
+        metrics=own,
+    )
     deep = msgspec.structs.replace(end, tree_metrics=Metrics(model_calls=2, cost=0.75))
     before = (REQUEST, reply(ToolUse("c1", "agent_spawn", "{}")), spawn)
     assert fold(*before, end).totals.tree_cost == 0.75

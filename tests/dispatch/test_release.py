@@ -53,14 +53,14 @@ async def claim_new_run(process: StoreProcess) -> AsyncGenerator[OwnedRun, None]
     """Yield a run that this process owns, on a slow journal."""
     clock, ids = FakeClock(), CountingIds()
     deps = EngineDeps(
-        SlowJournal(process.store),
-        EventHub(clock, ids, lambda run_id, at: None),
-        ModelRegistry({}, None),
-        ToolRegistry(),
-        clock,
-        ids,
-        lambda: 0.5,
-        "worker",
+        journal=SlowJournal(process.store),
+        hub=EventHub(clock, ids, lambda run_id, at: None),
+        models=ModelRegistry({}, None),
+        tools=ToolRegistry(),
+        clock=clock,
+        ids=ids,
+        random=lambda: 0.5,
+        worker="worker",
     )
     async with claim_run(await process.submit(), deps) as log:
         yield log
@@ -135,7 +135,19 @@ def test_the_error_of_a_commit_without_a_waiting_caller_is_reported() -> None:
             clock, ids = FakeClock(), CountingIds()
             hub = EventHub(clock, ids, lambda run_id, at: None)
             journal, models, tools = LosingJournal(process.store), ModelRegistry({}, None), ToolRegistry()
-            log = OwnedRun(claim, EngineDeps(journal, hub, models, tools, clock, ids, lambda: 0.5, "worker"))
+            log = OwnedRun(
+                claim,
+                EngineDeps(
+                    journal=journal,
+                    hub=hub,
+                    models=models,
+                    tools=tools,
+                    clock=clock,
+                    ids=ids,
+                    random=lambda: 0.5,
+                    worker="worker",
+                ),
+            )
             log.record(make_step(1))
             flushing = asyncio.ensure_future(log.flush())
             await asyncio.sleep(0.1)

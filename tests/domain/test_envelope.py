@@ -26,19 +26,27 @@ EXAMPLES: tuple[EventData, ...] = (
     e.TrialStarted("trl_1", 8),
     e.RunQuarantined(4),
     e.RunFenced(3),
-    e.RunEnd("failed", "stuck", Metrics(steps=3), "text", "reason", "next", ("read (call_1)",)),
+    e.RunEnd(
+        status="failed",
+        outcome="stuck",
+        metrics=Metrics(steps=3),
+        text="text",
+        reason="reason",
+        next="next",
+        stopped=("read (call_1)",),
+    ),
     e.StepStart(1),
-    e.StepEnd(1, 1, 0, 10, 5, 7),
+    e.StepEnd(step=1, attempts=1, calls=0, input_tokens=10, output_tokens=5, duration_ms=7),
     e.LlmRequest(1, 2, "p", "m", 3, tools_offered=False, repeats_lost=True),
     e.LlmResponse(
-        1,
-        1,
-        (Thinking("hm", "p", "m", "signed"), Text("é"), ToolUse("c", "read", "{}")),
-        "tool_use",
-        Usage(1, 2),
-        3,
+        step=1,
+        attempt=1,
+        parts=(Thinking("hm", "p", "m", "signed"), Text("é"), ToolUse("c", "read", "{}")),
+        stop="tool_use",
+        usage=Usage(1, 2),
+        duration_ms=3,
     ),
-    e.LlmError(1, 1, "overloaded", "busy", True, 529),
+    e.LlmError(step=1, attempt=1, kind="overloaded", message="busy", retryable=True, status=529),
     e.LlmRetry(1, 1, 12.5, 500),
     e.LlmFallback(1, "p", "m", "q/n", "reason"),
     e.BreakerOpened("p", "m"),
@@ -49,7 +57,7 @@ EXAMPLES: tuple[EventData, ...] = (
     e.AttemptReset(5, 2),
     e.Token(5, 1, 0, "hel"),
     e.ThinkingDelta(5, 1, 0, "hm"),
-    e.ToolCallDelta(5, 1, 0, 0, "read", '{"pa'),
+    e.ToolCallDelta(request=5, attempt=1, index=0, offset=0, name="read", arguments='{"pa'),
     e.ToolCallStart("c", "read", "{}", "run_1/c"),
     e.ToolCallProgress(9, "c", 0, "half"),
     e.ToolCallEnd("c", "read", "content", 3),
@@ -59,8 +67,23 @@ EXAMPLES: tuple[EventData, ...] = (
     e.HookBlocked("c", "read", "Careful", "content"),
     e.ProcessKilled("c", "sleep 99", "timeout", 3),
     e.SandboxDenied("c", "reason"),
-    e.ApprovalRequested(ApprovalId("apr_1"), "c", "bash", "{}", "reason", "rm *", 12.5),
-    e.ApprovalDecided(ApprovalId("apr_1"), "approve", "{}", "note", "somebody", "session"),
+    e.ApprovalRequested(
+        approval_id=ApprovalId("apr_1"),
+        call_id="c",
+        name="bash",
+        arguments="{}",
+        reason="reason",
+        pattern="rm *",
+        expires_at=12.5,
+    ),
+    e.ApprovalDecided(
+        approval_id=ApprovalId("apr_1"),
+        decision="approve",
+        arguments="{}",
+        note="note",
+        by="somebody",
+        remember="session",
+    ),
     e.ApprovalExpired(ApprovalId("apr_1"), "c"),
     e.ClarifyRequested("c", "which one?", ("this", "that")),
     e.ClarifyAnswered("c", "this", "somebody"),
@@ -82,19 +105,19 @@ EXAMPLES: tuple[EventData, ...] = (
     e.ResumeRequested(),
     e.CancelRequested("reason"),
     e.StreamReset(7, "reason"),
-    e.BudgetReserved(1, 2, ("agent/hero", "tree/run_1"), 9000, 0.01, 1.0),
+    e.BudgetReserved(step=1, attempt=2, accounts=("agent/hero", "tree/run_1"), tokens=9000, cost=0.01, credits=1.0),
     e.BudgetExhausted("tree/run_1", 1.0, 0.995, 0.01),
     e.QuotaWarning("agent/hero", "tokens", 1000, 800, 12.5),
     e.QuotaExceeded("token/tok_1", "credits", 10.0, 9.5, 1.0),
     e.RunForked(
-        RunId("run_0"),
-        3,
-        "asked",
-        (0,),
-        ((e.ReusedCall("c", "read", "read {}", "failed", "00ff", polls=True),),),
-        e.Counters("so far", 1, stage="note"),
-        e.Measured("p", "m", counted=10),
-        "p/m",
+        run_id=RunId("run_0"),
+        step=3,
+        asked="asked",
+        tasks=(0,),
+        calls=((e.ReusedCall("c", "read", "read {}", "failed", "00ff", polls=True),),),
+        counters=e.Counters("so far", 1, stage="note"),
+        measured=e.Measured("p", "m", counted=10),
+        route="p/m",
         recalled="memories",
     ),
     e.HeartbeatFired("sch_1", 12.5, 2.5),
@@ -104,23 +127,66 @@ EXAMPLES: tuple[EventData, ...] = (
     e.WebhookFailed("whk_1", "evt_1", 2, "reason", 12.5),
     e.ChannelReceived("telegram", "11/7", "11", "11", 2),
     e.ChannelSent("telegram", "11", "run_1/0/0", "8", 1),
-    e.ChannelFailed("telegram", "11", "run_1/0/0", 2, "reason", 12.5),
+    e.ChannelFailed(
+        channel="telegram", conversation="11", key="run_1/0/0", attempt=2, reason="reason", retry_at=12.5
+    ),
     e.AgentSpawn(
-        "c", RunId("run_2"), SessionId("ses_2"), "helper", "spawn", "{}", 12.5, ("bash",), Outcome("completed")
+        call_id="c",
+        run_id=RunId("run_2"),
+        session_id=SessionId("ses_2"),
+        agent="helper",
+        role="spawn",
+        arguments="{}",
+        expires_at=12.5,
+        withheld=("bash",),
+        end=Outcome("completed"),
     ),
     e.AgentEnd(
-        "c", RunId("run_2"), "helper", "failed", "max_steps", "text", "reason", Metrics(steps=3), 5, ("bash (c)",)
+        call_id="c",
+        run_id=RunId("run_2"),
+        agent="helper",
+        status="failed",
+        outcome="max_steps",
+        text="text",
+        reason="reason",
+        metrics=Metrics(steps=3),
+        steps=5,
+        stopped=("bash (c)",),
     ),
     e.AgentWaiting(RunId("run_2"), "helper", "approval", "apr_1: bash", "c"),
     e.AgentAnswered(RunId("run_2"), "helper", "c"),
     e.AgentTold(("c",), "cancel", "reason"),
     e.QualityScored("quality-checker", RunId("run_2"), 0.4, "reasons", "note"),
     e.ErrorAnalyzed("error-analyzer", RunId("run_2"), "diagnosis"),
-    e.ContextTrimmed("shrink", 400, (0, 3), (1,), ("c",), 1000),
-    e.CompactionStarted("compact", "threshold", 1, 9, "provider", "model", 5000, 0.01, True),
-    e.CompactionFailed("harder", "overflow", "reason", Usage(10, 1), 5, 0.01, 2),
+    e.ContextTrimmed(stage="shrink", freed=400, dropped=(0, 3), kept=(1,), results=("c",), longest=1000),
+    e.CompactionStarted(
+        stage="compact",
+        trigger="threshold",
+        first=1,
+        last=9,
+        provider="provider",
+        model="model",
+        input_estimate=5000,
+        cost_estimate=0.01,
+        repeats_lost=True,
+    ),
+    e.CompactionFailed(
+        stage="harder", trigger="overflow", reason="reason", usage=Usage(10, 1), duration_ms=5, cost=0.01, calls=2
+    ),
     e.ContextCompacted(
-        "compact", "command", 1, 9, (3,), "summary", 5000, 900, "provider/model", Usage(10, 1), 5, 0.01, 2
+        stage="compact",
+        trigger="command",
+        first=1,
+        last=9,
+        kept=(3,),
+        summary="summary",
+        tokens_before=5000,
+        tokens_after=900,
+        model="provider/model",
+        usage=Usage(10, 1),
+        duration_ms=5,
+        cost=0.01,
+        calls=2,
     ),
     e.SegmentOpened(SegmentId("seg_2"), SegmentId("seg_1"), "compaction", 4),
     e.CompactionUndone(SegmentId("seg_2"), 1, 2, (Message("user", (Text("hi"),), "pinned"),)),
@@ -140,7 +206,15 @@ def find_type_name(data: EventData) -> str:
 
 def event(data: EventData) -> Event:
     made = make_draft(EventId("evt_1"), 1_800_000_000.25, data)
-    return Event(made.event_id, made.timestamp, ORIGIN, 7, made.type, made.data, made.raw)
+    return Event(
+        event_id=made.event_id,
+        timestamp=made.timestamp,
+        origin=ORIGIN,
+        sequence=7,
+        type=made.type,
+        data=made.data,
+        raw=made.raw,
+    )
 
 
 def with_unknown(value: Any) -> Any:
@@ -168,7 +242,15 @@ def test_an_event_goes_over_the_wire_and_back(data: EventData) -> None:
 @pytest.mark.parametrize("timestamp", [1_800_000_000.0, 1_800_000_000.000001, 0.5])
 def test_names_with_special_characters_go_over_the_wire_and_back(name: str, timestamp: float) -> None:
     origin = Origin(RunId(name), SessionId(name), AgentId(name), RunId(name))
-    sent = Event(EventId(name), timestamp, origin, 7, "token", e.Token(1, 1, 0, name), b"")
+    sent = Event(
+        event_id=EventId(name),
+        timestamp=timestamp,
+        origin=origin,
+        sequence=7,
+        type="token",
+        data=e.Token(1, 1, 0, name),
+        raw=b"",
+    )
     sent = msgspec.structs.replace(sent, raw=msgspec.json.encode(sent.data))
     assert from_json(to_json(sent)) == sent
 

@@ -78,7 +78,16 @@ def test_events_that_did_not_change_are_decoded_as_they_are() -> None:
 @pytest.mark.usefixtures("later")
 def test_stored_bytes_and_versions_do_not_change() -> None:
     data = decode_data(HINT.type, HINT.raw, VERSION)
-    stored = Event(HINT.event_id, 1.0, ORIGIN, 1, HINT.type, data, HINT.raw, VERSION)
+    stored = Event(
+        event_id=HINT.event_id,
+        timestamp=1.0,
+        origin=ORIGIN,
+        sequence=1,
+        type=HINT.type,
+        data=data,
+        raw=HINT.raw,
+        version=VERSION,
+    )
     again = from_json(to_json(stored))
     assert (again.version, again.raw, again.data) == (VERSION, HINT.raw, data)
     assert to_json(again) == to_json(stored)

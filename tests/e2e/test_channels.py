@@ -41,7 +41,9 @@ def test_a_thread_is_a_session_and_forged_mail_is_not_read(tmp_path: Path) -> No
             write_home(tmp_path, channels, {"MAIL": PASSWORD})
             async with opened(tmp_path, echo()) as engine:
                 manager: Any = engine.context.channels()
-                await manager.store.save_person(Person("email", ANNA, "Anna", "anna", ("direct",), 0.0))
+                await manager.store.save_person(
+                    Person(channel="email", sender=ANNA, name="Anna", user="anna", grants=("direct",), added_at=0.0)
+                )
                 async with manager.run_in_background():
                     while await manager.store.cursor("email") is None:  # noqa: ASYNC110 -- a row of a database
                         await asyncio.sleep(0.01)

@@ -184,8 +184,14 @@ def test_a_model_whose_price_became_unknown_is_not_called() -> None:
     assert reserve is not None
     assert reserve.cost == reserve.credits == inf
     for short, kind in (
-        (AccountShortage("tree/run_1", "cost", 1.0, 0.0, 0.0, inf), "budget_exhausted"),
-        (AccountShortage("agent/hero", "credits", 5.0, 0.0, 0.0, inf), "insufficient_credits"),
+        (
+            AccountShortage(account="tree/run_1", kind="cost", ceiling=1.0, used=0.0, reserved=0.0, wanted=inf),
+            "budget_exhausted",
+        ),
+        (
+            AccountShortage(account="agent/hero", kind="credits", ceiling=5.0, used=0.0, reserved=0.0, wanted=inf),
+            "insufficient_credits",
+        ),
     ):
         end = judge(state, short, 0.0)
         assert isinstance(end, Finish)

@@ -71,7 +71,13 @@ def test_a_step_record_has_model_reasoning_usage_and_calls(tmp_path: Path) -> No
     )  # fmt: skip
     found, failed, unknown = first.calls
     assert found == CallRecord(
-        "c1", "look", '{"place":"hall"}', "ok", "nothing in hall", found.duration_ms, attempts=1
+        call_id="c1",
+        tool="look",
+        input='{"place":"hall"}',
+        status="ok",
+        output="nothing in hall",
+        duration_ms=found.duration_ms,
+        attempts=1,
     )
     assert (failed.status, failed.attempts, "there is nothing" in failed.output) == ("failed", 1, True)
     assert (unknown.status, unknown.attempts, unknown.tool) == ("unknown_tool", 0, "make_up")

@@ -25,7 +25,15 @@ ORIGIN = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))
 
 def make_event(size: int, number: int = 1) -> Event:
     made = make_draft(EventId(f"evt_{number}"), 0.0, Token(number, 1, 0, "x" * size))
-    return Event(made.event_id, made.timestamp, ORIGIN, number, made.type, made.data, made.raw)
+    return Event(
+        event_id=made.event_id,
+        timestamp=made.timestamp,
+        origin=ORIGIN,
+        sequence=number,
+        type=made.type,
+        data=made.data,
+        raw=made.raw,
+    )
 
 
 def test_equal_large_events_are_stored_once_while_a_reader_holds_one() -> None:

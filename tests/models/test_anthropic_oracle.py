@@ -395,14 +395,14 @@ def test_requests_are_of_the_official_types(
     """Every field of them, however deep: none is unknown there."""
     for choice, plain in (("auto", False), ("none", True)):
         request = ModelRequest(
-            "m-1",
-            preamble,
-            Conversation(TURNS[:length]),
-            asked,
-            cast("Any", choice),
-            "fake",
-            Profile(thinking=how),
-            plain,
+            model="m-1",
+            preamble=preamble,
+            conversation=Conversation(TURNS[:length]),
+            settings=asked,
+            tool_choice=cast("Any", choice),
+            provider="fake",
+            profile=Profile(thinking=how),
+            plain=plain,
         )
         body = encode_request(request)
         assert validate_officially(body) == json.loads(body)

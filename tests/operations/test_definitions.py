@@ -68,7 +68,18 @@ def send_and_decode(operation: Operation[Any, Any], request: Any) -> Any:
 @pytest.mark.parametrize(
     ("operation", "request_"),
     [
-        (runs.LIST, runs.ListRuns("ada", SessionId("ses_1"), "waiting", None, True, "run_9", 7)),
+        (
+            runs.LIST,
+            runs.ListRuns(
+                agent="ada",
+                session_id=SessionId("ses_1"),
+                status="waiting",
+                outcome=None,
+                unfinished=True,
+                cursor="run_9",
+                limit=7,
+            ),
+        ),
         (runs.CHILDREN, runs.ListChildren(RunId("run_1"), unfinished=True)),
         (sessions.RENAME, sessions.RenameSession(SessionId("ses_1"), "A title")),
         (STEER, SteerRun(RunId("run_1"), "Look.", "interrupt", (Attachment("image/png", PIXEL),))),

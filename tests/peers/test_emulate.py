@@ -217,7 +217,14 @@ def test_people_are_answered_in_direct_messages_and_threads(url: str, tmp_path: 
             bot = str((await emulator.call("auth.test", TOKEN))["user_id"])
             async with opened(tmp_path, FunctionModel(answer)) as engine:
                 manager: Any = engine.context.channels()
-                person = Person("slack", anna, "Anna", f"slack|{anna}", ("direct", "groups"), 0.0)
+                person = Person(
+                    channel="slack",
+                    sender=anna,
+                    name="Anna",
+                    user=f"slack|{anna}",
+                    grants=("direct", "groups"),
+                    added_at=0.0,
+                )
                 await manager.store.save_person(person)
                 async with manager.run_in_background():
                     direct = await emulator.open_direct()

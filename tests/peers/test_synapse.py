@@ -30,7 +30,14 @@ def test_people_and_agents_talk_in_rooms(tmp_path: Path) -> None:
             write_home(tmp_path, {"matrix": {"agent": "hero", "settings": settings}}, {"MATRIX": "password"})
             async with opened(tmp_path, echo()) as engine:
                 manager: Any = engine.context.channels()
-                person = Person("matrix", ANNA, "Anna", "anna", ("direct", "groups"), 0.0)
+                person = Person(
+                    channel="matrix",
+                    sender=ANNA,
+                    name="Anna",
+                    user="anna",
+                    grants=("direct", "groups"),
+                    added_at=0.0,
+                )
                 await manager.store.save_person(person)
                 async with manager.run_in_background():
                     room = await synapse.make_room(token, BOT)

@@ -479,7 +479,15 @@ def test_a_call_that_has_more_time_today_is_found(monkeypatch: pytest.MonkeyPatc
 )
 def test_a_redacted_part_matches_any_text(recorded: str, today: str, same: bool) -> None:
     kept = make_draft("evt_1", 1.0, e.MemorySaved("mem_1", recorded, "tool"))
-    event = Event(kept.event_id, 1.0, ORIGIN, 1, kept.type, kept.data, kept.raw)
+    event = Event(
+        event_id=kept.event_id,
+        timestamp=1.0,
+        origin=ORIGIN,
+        sequence=1,
+        type=kept.type,
+        data=kept.data,
+        raw=kept.raw,
+    )
     assert (compare(event, 1.0, e.MemorySaved("mem_1", today, "tool")).facts == ()) is same
 
 

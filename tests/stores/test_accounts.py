@@ -91,7 +91,15 @@ async def desk() -> AsyncGenerator[Desk, None]:
 
 
 def reply(tokens: int = 10, cost: float | None = 0.5, output: int = 5) -> LlmResponse:
-    return LlmResponse(1, 1, (Text("hello"),), "end_turn", Usage(tokens, output, 3, 2), 0, cost=cost)
+    return LlmResponse(
+        step=1,
+        attempt=1,
+        parts=(Text("hello"),),
+        stop="end_turn",
+        usage=Usage(tokens, output, 3, 2),
+        duration_ms=0,
+        cost=cost,
+    )
 
 
 # ── How much it costs to count ─────────────────────────────────────────────────────────────────────
@@ -160,9 +168,52 @@ def test_usage_is_by_agent_token_model_and_day() -> None:
             await process.advance(claim, 6, [reply(30, 0.25), ToolCallStart("c", "look", "{}", "key")])
             await process.end(claim, 8)
             assert await process.used() == [
-                Used("free", TokenId("tok_1"), "p/m", today, 1, 1, 10, 5, 3, 2, 0, 0.5, 5.0),
-                Used("free", TokenId("tok_1"), "q/n", today, 0, 1, 20, 5, 3, 2, 0, 0.0, 0.0, 1),
-                Used("free", TokenId("tok_1"), "q/n", today + 1, 0, 1, 30, 5, 3, 2, 1, 0.25, 2.5),
+                Used(
+                    agent="free",
+                    token=TokenId("tok_1"),
+                    model="p/m",
+                    day=today,
+                    runs=1,
+                    model_calls=1,
+                    input_tokens=10,
+                    output_tokens=5,
+                    cache_read_tokens=3,
+                    cache_write_tokens=2,
+                    tool_calls=0,
+                    cost=0.5,
+                    credits=5.0,
+                ),
+                Used(
+                    agent="free",
+                    token=TokenId("tok_1"),
+                    model="q/n",
+                    day=today,
+                    runs=0,
+                    model_calls=1,
+                    input_tokens=20,
+                    output_tokens=5,
+                    cache_read_tokens=3,
+                    cache_write_tokens=2,
+                    tool_calls=0,
+                    cost=0.0,
+                    credits=0.0,
+                    unpriced_calls=1,
+                ),
+                Used(
+                    agent="free",
+                    token=TokenId("tok_1"),
+                    model="q/n",
+                    day=today + 1,
+                    runs=0,
+                    model_calls=1,
+                    input_tokens=30,
+                    output_tokens=5,
+                    cache_read_tokens=3,
+                    cache_write_tokens=2,
+                    tool_calls=1,
+                    cost=0.25,
+                    credits=2.5,
+                ),
             ]
             found = await process.accounts.usage(UsageFilter(since=today + 1))
             assert [used.input_tokens for used in found] == [30]
@@ -174,9 +225,29 @@ def test_usage_is_by_agent_token_model_and_day() -> None:
 
 def test_usage_is_summed_up_by_the_requested_key() -> None:
     used = [
-        Used("a", None, "p/m", 20_000, 1, 2, 30, cost=0.5, credits=1.0),
-        Used("a", TokenId("tok_1"), "p/n", 20_001, 1, 1, 10),
-        Used("b", None, "p/m", 20_001, 2, 4, 5, cost=0.25, credits=0.5),
+        Used(
+            agent="a",
+            token=None,
+            model="p/m",
+            day=20_000,
+            runs=1,
+            model_calls=2,
+            input_tokens=30,
+            cost=0.5,
+            credits=1.0,
+        ),
+        Used(agent="a", token=TokenId("tok_1"), model="p/n", day=20_001, runs=1, model_calls=1, input_tokens=10),
+        Used(
+            agent="b",
+            token=None,
+            model="p/m",
+            day=20_001,
+            runs=2,
+            model_calls=4,
+            input_tokens=5,
+            cost=0.25,
+            credits=0.5,
+        ),
     ]
 
     def told(by: Any) -> list[tuple[str, int, int, float]]:
@@ -260,7 +331,11 @@ class Told:
         accounts = (Ceilings("agent/bound", credits=1e9), Ceilings(f"tree/{self.claim.origin.run_id}", cost=1e9))
         queued = (await self.process.store.read(self.claim.origin.run_id))[0].data
         assert isinstance(queued, RunQueued)
-        reserve = Reserve(accounts, 1, 1, 100, 1.0, 1.0) if queued.agent.name == "bound" else None
+        reserve = (
+            Reserve(accounts=accounts, step=1, attempt=1, tokens=100, cost=1.0, credits=1.0)
+            if queued.agent.name == "bound"
+            else None
+        )
         await self.add([], [request], reserve=reserve)
 
     async def taken_over(self) -> None:
@@ -273,7 +348,11 @@ class Told:
                 await self.ask(REQUEST)
                 await self.add([end])
             case "summary", EventData():
-                await self.ask(CompactionStarted("compact", "threshold", 0, 0, "p", "m"))
+                await self.ask(
+                    CompactionStarted(
+                        stage="compact", trigger="threshold", first=0, last=0, provider="p", model="m"
+                    )
+                )
                 await self.add([end])
             case "crash while asking", _:
                 await self.ask(REQUEST)

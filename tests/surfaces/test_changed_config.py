@@ -37,7 +37,7 @@ def test_a_server_reports_whether_a_changed_file_was_applied(tmp_path: Path) -> 
             assert "The settings from before stay in use." in said
             async with treadle.AsyncClient(serving.url, token=serving.token) as client:
                 assert (await client.run("one", "Hello.")).text == "Done."
-            write(file, f"{valid[:-1]}, aliases: {{quick: [fake/q]}}, server: {{drain_seconds: 5}}}}")
+            write(file, f"{valid}aliases: {{quick: [fake/q]}}\nserver: {{drain_seconds: 5}}\n")
             said = await asyncio.to_thread(serving.wait_for_note, "config.yaml has changed")
             assert said == "config.yaml has changed: aliases in use now; server at the next start.\n"
             assert (await serving.shell("run", "--agent", "one", "-m", "quick", "Hello.")).out == "Done.\n"

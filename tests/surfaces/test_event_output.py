@@ -25,7 +25,15 @@ def show_events(out: io.StringIO, *happened: e.EventData) -> str:
     printer, transcript, sequence = TranscriptPrinter(out), RunTranscript(ORIGIN.run_id), 0
     for data in happened:
         made = make_draft(EventId("evt_1"), 0.0, data)
-        event = Event(made.event_id, 0.0, ORIGIN, sequence + 1, made.type, data, made.raw)
+        event = Event(
+            event_id=made.event_id,
+            timestamp=0.0,
+            origin=ORIGIN,
+            sequence=sequence + 1,
+            type=made.type,
+            data=data,
+            raw=made.raw,
+        )
         sequence += event.durable
         printer.show(event, transcript.apply(event))
     return out.getvalue()
@@ -36,7 +44,7 @@ def token(offset: int, text: str, attempt: int = 1, request: int = 6) -> e.Token
 
 
 def reply(text: str) -> e.LlmResponse:
-    return e.LlmResponse(1, 1, (Text(text),), "end_turn", Usage(), 1)
+    return e.LlmResponse(step=1, attempt=1, parts=(Text(text),), stop="end_turn", usage=Usage(), duration_ms=1)
 
 
 END = e.RunEnd("completed", "completed", Metrics())

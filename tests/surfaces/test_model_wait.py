@@ -40,7 +40,17 @@ class Story:
         for data in happened:
             made = make_draft(EventId("evt_1"), at, data)
             sequence = self.transcript.sequence + 1
-            changes = self.transcript.apply(Event(made.event_id, at, ORIGIN, sequence, made.type, data, made.raw))
+            changes = self.transcript.apply(
+                Event(
+                    event_id=made.event_id,
+                    timestamp=at,
+                    origin=ORIGIN,
+                    sequence=sequence,
+                    type=made.type,
+                    data=data,
+                    raw=made.raw,
+                )
+            )
             observer.observe(changes, self.transcript.totals)
 
 

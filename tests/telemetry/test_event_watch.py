@@ -51,7 +51,15 @@ class PagedJournal:
     def __init__(self, *events: EventData) -> None:
         made = make_drafts(ids, 1.0, events)
         self.events = [
-            Event(one.event_id, 1.0, ORIGIN, number, one.type, one.data, one.raw)
+            Event(
+                event_id=one.event_id,
+                timestamp=1.0,
+                origin=ORIGIN,
+                sequence=number,
+                type=one.type,
+                data=one.data,
+                raw=one.raw,
+            )
             for number, one in enumerate(made, 1)
         ]
         self.reads = 0

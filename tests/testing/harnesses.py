@@ -98,16 +98,16 @@ class KeptOnFile:
         writer = ThreadWriter(open_database(self._path), open_reader(self._path), self._path, publisher.on_lost)
         try:
             yield FullStore(
-                SqliteJournal(writer, publisher, clock),
-                SqliteMemories(writer),
-                SqliteTokens(writer),
-                SqliteSignIns(writer),
-                SqliteRequests(writer),
-                SqliteSchedules(writer),
-                SqliteHooks(writer),
-                SqliteWebhooks(writer),
-                SqliteDeletions(writer, self._path, clock),
-                SqliteSessions(writer),
+                runs=SqliteJournal(writer, publisher, clock),
+                memories=SqliteMemories(writer),
+                tokens=SqliteTokens(writer),
+                sign_ins=SqliteSignIns(writer),
+                requests=SqliteRequests(writer),
+                schedules=SqliteSchedules(writer),
+                hooks=SqliteHooks(writer),
+                webhooks=SqliteWebhooks(writer),
+                deletions=SqliteDeletions(writer, self._path, clock),
+                sessions=SqliteSessions(writer),
             )
         finally:
             await writer.close()

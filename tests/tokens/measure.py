@@ -154,4 +154,8 @@ class _Run:
 
     def replies(self, parts: tuple[Part, ...], usage: Usage) -> None:
         stop = "tool_use" if any(isinstance(part, ToolUse) for part in parts) else "end_turn"
-        self.happens(e.LlmResponse(self.state.step.number, 1, parts, stop, usage, 7))
+        self.happens(
+            e.LlmResponse(
+                step=self.state.step.number, attempt=1, parts=parts, stop=stop, usage=usage, duration_ms=7
+            )
+        )

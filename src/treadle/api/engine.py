@@ -247,7 +247,15 @@ class Engine:
         agent, get = changes.get("agent"), changes.get
         spec = agent.spec if isinstance(agent, Agent) else agent
         self.add_tools(*(agent.tools if isinstance(agent, Agent) else ()))
-        fork = Fork(RunId(run_id), get("step"), get("model"), get("message"), spec, get("key"), get("asker"))
+        fork = Fork(
+            run_id=RunId(run_id),
+            step=get("step"),
+            model=get("model"),
+            message=get("message"),
+            agent=spec,
+            key=get("key"),
+            asker=get("asker"),
+        )
         return (await self._service.fork(fork)).run_id
 
     async def steer(self, run_id: str, message: str, mode: SteerMode = "steer") -> int:

@@ -62,14 +62,14 @@ class InboundWebhookRegistry:
         if not request.message.strip() or not request.name.strip():
             raise UsageError("An inbound webhook needs a name, and a message for the agent such as {{payload}}.")
         hook = InboundWebhook(
-            HookId(self._ids("hok")),
-            request.name.strip(),
-            request.agent,
-            request.message,
-            request.session,
-            self._clock.now(),
-            owner,
-            request.scheme,
+            hook_id=HookId(self._ids("hok")),
+            name=request.name.strip(),
+            agent=request.agent,
+            message=request.message,
+            session=request.session,
+            created_at=self._clock.now(),
+            owner=owner,
+            scheme=request.scheme,
         )
         secret = _choose_secret(request.scheme, request.secret)
         await self._secrets.put(secret_name(hook.hook_id), secret)

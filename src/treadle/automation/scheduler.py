@@ -200,12 +200,12 @@ class Scheduler:
             return
         await self._schedules.keep(
             Schedule(
-                heartbeat_id(agent.name),
-                agent.name,
-                heartbeat.message or "",
-                timing,
-                timing.after(now),
-                self._new_session(),
+                schedule_id=heartbeat_id(agent.name),
+                agent=agent.name,
+                message=heartbeat.message or "",
+                timing=timing,
+                next_at=timing.after(now),
+                session_id=self._new_session(),
                 is_heartbeat=True,
                 deliver=heartbeat.deliver or "",
             )

@@ -59,12 +59,12 @@ class ScheduleRegistry:
         session = None if request.session_id is None else SessionId(request.session_id)
         schedule_id = ScheduleId(self._ids("sch"))
         schedule = Schedule(
-            schedule_id,
-            request.agent,
-            request.message,
-            timing,
-            timing.after(now),
-            session,
+            schedule_id=schedule_id,
+            agent=request.agent,
+            message=request.message,
+            timing=timing,
+            next_at=timing.after(now),
+            session_id=session,
             owner=owner,
             deliver=request.deliver,
         )
@@ -109,19 +109,19 @@ class ScheduleRegistry:
 def to_schedule_view(schedule: Schedule) -> ScheduleView:
     timing = schedule.timing
     return ScheduleView(
-        schedule.schedule_id,
-        schedule.agent,
-        schedule.message,
-        timing.every,
-        timing.zone,
-        moment(timing.anchor),
-        schedule.session_id,
-        schedule.is_heartbeat,
-        schedule.paused,
-        None if schedule.paused else maybe(schedule.next_at),
-        maybe(schedule.fired_at),
-        schedule.run_id,
-        schedule.problem,
-        schedule.owner,
-        schedule.deliver,
+        schedule_id=schedule.schedule_id,
+        agent=schedule.agent,
+        message=schedule.message,
+        every=timing.every,
+        zone=timing.zone,
+        anchor=moment(timing.anchor),
+        session_id=schedule.session_id,
+        is_heartbeat=schedule.is_heartbeat,
+        paused=schedule.paused,
+        next_at=None if schedule.paused else maybe(schedule.next_at),
+        fired_at=maybe(schedule.fired_at),
+        run_id=schedule.run_id,
+        problem=schedule.problem,
+        owner=schedule.owner,
+        deliver=schedule.deliver,
     )

@@ -236,14 +236,14 @@ def _advance_position(webhook: Webhook, position: int) -> Webhook:
 
 def _to_dead_letter(webhook: Webhook, event: Event, now: Instant) -> DeadLetter:
     return DeadLetter(
-        webhook.webhook_id,
-        event.event_id,
-        event.run_id,
-        event.sequence,
-        event.type,
-        webhook.attempts,
-        webhook.problem,
-        now,
+        webhook_id=webhook.webhook_id,
+        event_id=event.event_id,
+        run_id=event.run_id,
+        sequence=event.sequence,
+        type=event.type,
+        attempts=webhook.attempts,
+        reason=webhook.problem,
+        died_at=now,
     )
 
 

@@ -46,13 +46,13 @@ class WebhookRegistry:
         _check_url(request.url)
         self._refuse_local(request.url)
         webhook = Webhook(
-            WebhookId(self._ids("whk")),
-            request.url,
-            request.events,
-            request.agents,
-            self._clock.now(),
-            await self._feed.position(),
-            request.most_attempts,
+            webhook_id=WebhookId(self._ids("whk")),
+            url=request.url,
+            events=request.events,
+            agents=request.agents,
+            created_at=self._clock.now(),
+            position=await self._feed.position(),
+            most_attempts=request.most_attempts,
         )
         if not any(kind.durable and webhook.wants(name) for name, kind in VOCABULARY.items()):
             raise UsageError(
@@ -132,12 +132,12 @@ def _to_fields(webhook: Webhook) -> dict[str, Any]:
 
 def _to_dead_letter_view(letter: DeadLetter) -> DeadLetterView:
     return DeadLetterView(
-        letter.event_id,
-        letter.run_id,
-        letter.sequence,
-        letter.type,
-        letter.attempts,
-        letter.reason,
-        moment(letter.died_at),
-        letter.queued,
+        event_id=letter.event_id,
+        run_id=letter.run_id,
+        sequence=letter.sequence,
+        type=letter.type,
+        attempts=letter.attempts,
+        reason=letter.reason,
+        died_at=moment(letter.died_at),
+        queued=letter.queued,
     )

@@ -62,13 +62,13 @@ def make_server_view(entry: ServerEntry, connections: Sequence[McpConnectionView
     settings = entry.settings
     tools = tuple([make_tool_name(entry.name, str(raw["name"])) for raw in entry.tools])
     return McpServerView(
-        entry.name,
-        entry.agent or None,
-        "http" if settings.is_remote else "stdio",
-        entry.state,
-        tools if entry.state == "approved" else (),
-        tuple(connections),
-        describe_target(settings),
+        name=entry.name,
+        agent=entry.agent or None,
+        transport="http" if settings.is_remote else "stdio",
+        state=entry.state,
+        tools=tools if entry.state == "approved" else (),
+        connections=tuple(connections),
+        target=describe_target(settings),
     )
 
 

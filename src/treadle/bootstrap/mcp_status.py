@@ -92,18 +92,18 @@ def make_inspection(entry: ServerEntry, found: "Inspection") -> McpInspection:
     gone = [view(tool, "removed") for tool in changes.removed]
     parts = [hash_entry(settings), *sorted(f"{tool['name']} {hash_tool(tool)}" for tool in found.tools)]
     return McpInspection(
-        entry.name,
-        entry.agent or None,
-        describe_target(settings),
-        settings.network,
-        found.title,
-        found.protocol,
-        round(found.seconds, 3),
-        found.confinement,
-        (*tools, *gone),
-        sha256("\n".join(parts).encode()).hexdigest(),
-        None if settings.is_remote else find_access(settings, is_pinned=bool(found.contents)),
-        explain_privilege(settings),
+        name=entry.name,
+        agent=entry.agent or None,
+        target=describe_target(settings),
+        network=settings.network,
+        title=found.title,
+        protocol=found.protocol,
+        seconds=round(found.seconds, 3),
+        unconfined=found.confinement,
+        tools=(*tools, *gone),
+        digest=sha256("\n".join(parts).encode()).hexdigest(),
+        workspace=None if settings.is_remote else find_access(settings, is_pinned=bool(found.contents)),
+        privilege=explain_privilege(settings),
     )
 
 

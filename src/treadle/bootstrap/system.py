@@ -36,7 +36,14 @@ class HomeSystem:
     def info(self) -> SystemInfo:
         store = "postgres" if is_postgres(self._database) else "sqlite"
         python = platform.python_version()
-        return SystemInfo(VERSION, python, store, str(self._home.path), os.getpid(), moment(self._started_at))
+        return SystemInfo(
+            version=VERSION,
+            python=python,
+            store=store,
+            home=str(self._home.path),
+            process_id=os.getpid(),
+            started_at=moment(self._started_at),
+        )
 
     async def examine(self, *, offline: bool) -> Sequence[DoctorFinding]:
         from treadle.doctor.examination import examine

@@ -107,12 +107,12 @@ class Access:
         if len(pending) >= MAX_PENDING_CODES or any(code.sender == message.sender for code in pending):
             return Verdict(dropped="unknown sender")
         code = PairingCode(
-            self._new_code(),
-            self._channel,
-            message.sender,
-            message.sender_name[:100],
-            message.conversation,
-            now + CODE_SECONDS,
+            code=self._new_code(),
+            channel=self._channel,
+            sender=message.sender,
+            name=message.sender_name[:100],
+            conversation=message.conversation,
+            expires_at=now + CODE_SECONDS,
         )
         await self._store.add_code(code)
         return Verdict(
@@ -123,7 +123,11 @@ class Access:
     async def _add_person(self, message: Incoming, code: PairingCode, now: Instant) -> Verdict:
         user = choose_user(self._channel, message.sender, code.user, code.grants)
         name = code.name or message.sender_name[:100]
-        await self._store.save_person(Person(self._channel, message.sender, name, user, code.grants, now))
+        await self._store.save_person(
+            Person(
+                channel=self._channel, sender=message.sender, name=name, user=user, grants=code.grants, added_at=now
+            )
+        )
         return Verdict(reply="You are paired. Write what you need.")
 
     # ── Limits ──

@@ -240,12 +240,12 @@ class Email:
         message_id = " ".join(str(mail.get("Message-ID", "")).split())[:250] or f"uid/{place}"
         root, replied, subject = find_thread(mail, message_id)
         return Incoming(
-            f"{address} {message_id}",
-            f"{address} {root} {subject}".strip(),
-            address,
-            name,
-            read_text(mail),
-            list_attachments(mail, place),
+            message_id=f"{address} {message_id}",
+            conversation=f"{address} {root} {subject}".strip(),
+            sender=address,
+            sender_name=name,
+            text=read_text(mail),
+            attachments=list_attachments(mail, place),
             is_bot=is_automatic(mail, address) or address == settings.address.lower(),
             distrust=distrust,
             reply_to=replied,

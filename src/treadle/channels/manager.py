@@ -80,22 +80,22 @@ class HomeChannelManager:
             if code.channel == name and code.sender
         )
         return ChannelView(
-            name,
-            config.platform or name,
-            config.agent,
-            config.mode,
-            "stopped" if runner is None else runner.status,
-            "" if runner is None else runner.account,
-            "" if runner is None else runner.reason,
-            None if runner is None else maybe(runner.retry_at),
-            counts.get("new", 0),
-            counts.get("running", 0),
-            counts.get("ready", 0),
-            counts.get("failed", 0),
-            people,
-            pending,
-            None if runner is None or not runner.is_holder else moment(runner.since),
-            None if recorded is None else _to_recorded(recorded),
+            name=name,
+            platform=config.platform or name,
+            agent=config.agent,
+            mode=config.mode,
+            status="stopped" if runner is None else runner.status,
+            account="" if runner is None else runner.account,
+            reason="" if runner is None else runner.reason,
+            retry_at=None if runner is None else maybe(runner.retry_at),
+            unread=counts.get("new", 0),
+            running=counts.get("running", 0),
+            unsent=counts.get("ready", 0),
+            failed=counts.get("failed", 0),
+            people=people,
+            pending=pending,
+            since=None if runner is None or not runner.is_holder else moment(runner.since),
+            recorded=None if recorded is None else _to_recorded(recorded),
         )
 
     async def test(self, channel: str) -> str:
@@ -125,7 +125,14 @@ class HomeChannelManager:
         _check(request.user)
         expires_at = self._clock.now() + CODE_SECONDS
         code = PairingCode(
-            make_code(), request.channel, "", "", "", expires_at, request.user, tuple(dict.fromkeys(request.grants))
+            code=make_code(),
+            channel=request.channel,
+            sender="",
+            name="",
+            conversation="",
+            expires_at=expires_at,
+            user=request.user,
+            grants=tuple(dict.fromkeys(request.grants)),
         )
         await self._store.add_code(code)
         return PairingView(request.channel, code.code, moment(expires_at))
@@ -138,7 +145,9 @@ class HomeChannelManager:
             return await self._change_grants(request)
         grants = tuple(dict.fromkeys(request.grants))
         user = choose_user(code.channel, code.sender, request.user, grants)
-        person = Person(code.channel, code.sender, code.name, user, grants, now)
+        person = Person(
+            channel=code.channel, sender=code.sender, name=code.name, user=user, grants=grants, added_at=now
+        )
         await self._store.save_person(person)
         await self._store.remove_code(code.code)
         welcome = Outgoing(f"welcome/{code.code}", code.conversation, "You are paired. Write what you need.")
@@ -226,16 +235,21 @@ def _check(user: str) -> None:
 
 def _to_recorded(state: ChannelState) -> RecordedStateView:
     return RecordedStateView(
-        state.status,
-        state.account,
-        state.reason,
-        moment(state.since),
-        moment(state.recorded_at),
-        state.is_held,
+        status=state.status,
+        account=state.account,
+        reason=state.reason,
+        since=moment(state.since),
+        recorded_at=moment(state.recorded_at),
+        is_held=state.is_held,
     )
 
 
 def _to_view(person: Person) -> ChannelPersonView:
     return ChannelPersonView(
-        person.channel, person.sender, person.name, person.user, person.grants, moment(person.added_at)
+        channel=person.channel,
+        sender=person.sender,
+        name=person.name,
+        user=person.user,
+        grants=person.grants,
+        added_at=moment(person.added_at),
     )

@@ -267,7 +267,14 @@ class ChannelOutbox:
             *(self._name, item.key, reason, "" if is_final else "; retrying"),
         )
         if item.run_id is not None:
-            event = ChannelFailed(self._name, item.conversation, item.key, attempts, reason, retry_at)
+            event = ChannelFailed(
+                channel=self._name,
+                conversation=item.conversation,
+                key=item.key,
+                attempt=attempts,
+                reason=reason,
+                retry_at=retry_at,
+            )
             await self._show(item.run_id, event)
         if isinstance(error, ContentRefused) and not item.key.endswith(REFUSED_SUFFIX):
             notice = Outgoing(f"{item.key}{REFUSED_SUFFIX}", item.conversation, _describe_refusal(item, reason))

@@ -162,7 +162,15 @@ class ChannelRunner:
 
     async def _record(self) -> None:
         now = self._clock.now()
-        state = ChannelState(self.name, self.status, self.account, self.reason, self.since, self.retry_at, now)
+        state = ChannelState(
+            channel=self.name,
+            status=self.status,
+            account=self.account,
+            reason=self.reason,
+            since=self.since,
+            retry_at=self.retry_at,
+            recorded_at=now,
+        )
         await self._store.save_state(state)
 
     # ── The connection ──

@@ -250,12 +250,12 @@ class Slack:
         mention = f"<@{self._bot_user}>"
         is_reply = event.get("parent_user_id") == self._bot_user
         return Incoming(
-            f"{channel}/{ts}",
-            f"{channel}/{thread}" if thread else channel,
-            sender,
-            str(event.get("username") or sender),
-            read_command(unescape(text.replace(mention, "").strip())),
-            list_files(event),
+            message_id=f"{channel}/{ts}",
+            conversation=f"{channel}/{thread}" if thread else channel,
+            sender=sender,
+            sender_name=str(event.get("username") or sender),
+            text=read_command(unescape(text.replace(mention, "").strip())),
+            attachments=list_files(event),
             is_direct=is_direct,
             is_addressed=is_direct or mention in text or is_reply,
             is_bot=bool(event.get("bot_id")) or sender == SLACKBOT,

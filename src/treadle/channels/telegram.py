@@ -211,12 +211,12 @@ class Telegram:
         if album and not is_direct and self._is_addressed(message, text):
             self._albums.append(album)
         return Incoming(
-            f"edit/{update['update_id']}" if edited else message_id,
-            _conversation(message),
-            str(sender["id"]),
-            " ".join(filter(None, (sender.get("first_name"), sender.get("last_name")))),
-            self._strip_mention(text),
-            _attachments(message),
+            message_id=f"edit/{update['update_id']}" if edited else message_id,
+            conversation=_conversation(message),
+            sender=str(sender["id"]),
+            sender_name=" ".join(filter(None, (sender.get("first_name"), sender.get("last_name")))),
+            text=self._strip_mention(text),
+            attachments=_attachments(message),
             is_direct=is_direct,
             is_addressed=is_direct or bool(edited) or self._is_addressed(message, text) or album in self._albums,
             is_bot=bool(sender.get("is_bot")),

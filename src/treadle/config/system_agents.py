@@ -67,12 +67,12 @@ def _make_evaluator(
 ) -> AgentSpec:
     """Return an evaluator that uses the model of the agent whose run it evaluates."""
     return AgentSpec(
-        name,
-        evaluated.model,
-        evaluated.provider,
-        ModelSettings(max_tokens=1000),
-        persona,
-        evaluated.fallbacks,
+        name=name,
+        model=evaluated.model,
+        provider=evaluated.provider,
+        model_settings=ModelSettings(max_tokens=1000),
+        persona=persona,
+        fallbacks=evaluated.fallbacks,
         output=output,
         limits=Limits(max_steps=3, max_depth=0),
         memory=MemorySettings(recall=0, remember=False),

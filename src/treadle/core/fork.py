@@ -24,35 +24,35 @@ def make_fork(state: RunState, events: Iterable[Event], request: e.LlmRequest) -
     event_list = list(events)
     start = next((event.data for event in event_list if isinstance(event.data, e.RunStart)), None)
     return RunForked(
-        state.origin.run_id,
-        request.step,
-        state.submitted_text,
-        tuple([index for index, message in enumerate(messages) if message in state.context.tasks]),
-        collect_calls(event_list, state.tools),
-        _read_counters(state, request),
-        _read_measured(state),
-        _find_first_route(event_list) if state.agent.routing is not None else "",
-        state.attempts.plain and not state.attempts.fallbacks_used,
-        _find_system_memories(event_list),
-        "" if start is None else start.notes,
-        "" if start is None else start.workspace,
+        run_id=state.origin.run_id,
+        step=request.step,
+        asked=state.submitted_text,
+        tasks=tuple([index for index, message in enumerate(messages) if message in state.context.tasks]),
+        calls=collect_calls(event_list, state.tools),
+        counters=_read_counters(state, request),
+        measured=_read_measured(state),
+        route=_find_first_route(event_list) if state.agent.routing is not None else "",
+        plain=state.attempts.plain and not state.attempts.fallbacks_used,
+        recalled=_find_system_memories(event_list),
+        notes="" if start is None else start.notes,
+        workspace="" if start is None else start.workspace,
     )
 
 
 def _read_counters(state: RunState, request: e.LlmRequest) -> Counters:
     recovery = state.guards.recovery
     return Counters(
-        state.turn.answer_so_far,
-        state.guards.continuations,
-        state.guards.empty_turns,
-        state.guards.rejected_outputs,
-        state.guards.phantom_claims,
-        "" if state.guards.claimed_answer is None else state.guards.claimed_answer[1],
-        recovery.quiet_steps,
-        recovery.stage,
-        recovery.refused_tool,
-        not request.tools_offered,
-        recovery.detected_at,
+        answer=state.turn.answer_so_far,
+        continuations=state.guards.continuations,
+        empty_turns=state.guards.empty_turns,
+        rejected_outputs=state.guards.rejected_outputs,
+        claims=state.guards.phantom_claims,
+        claim="" if state.guards.claimed_answer is None else state.guards.claimed_answer[1],
+        quiet_steps=recovery.quiet_steps,
+        stage=recovery.stage,
+        refused_tool=recovery.refused_tool,
+        report_due=not request.tools_offered,
+        detected_at=recovery.detected_at,
     )
 
 
@@ -62,9 +62,16 @@ def _read_measured(state: RunState) -> Measured | None:
     provider, model = state.context.counted_by
     tokens = state.context.tokens
     return Measured(
-        provider, model, tokens.unseen, tokens.counted, tokens.guessed, tokens.rate, tokens.reports,
-        tokens.added_counted, tokens.added_guessed,
-    )  # fmt: skip
+        provider=provider,
+        model=model,
+        unseen=tokens.unseen,
+        counted=tokens.counted,
+        guessed=tokens.guessed,
+        rate=tokens.rate,
+        reports=tokens.reports,
+        added_counted=tokens.added_counted,
+        added_guessed=tokens.added_guessed,
+    )
 
 
 def _find_first_route(events: Iterable[Event]) -> str:

@@ -73,7 +73,15 @@ def plan_fallback(
     if not fallbacks:
         return None
     provider, model = (state.model.provider, state.model.model) if state.model else ("", state.attempts.route)
-    return LlmFallback(state.step.number, provider, model, fallbacks[0], reason, cause, breaker_seconds)
+    return LlmFallback(
+        step=state.step.number,
+        provider=provider,
+        model=model,
+        to=fallbacks[0],
+        reason=reason,
+        cause=cause,
+        breaker_seconds=breaker_seconds,
+    )
 
 
 def _compute_delay_ms(policy: Retry, failures: int, random: float) -> int:

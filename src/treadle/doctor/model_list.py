@@ -57,12 +57,12 @@ async def list_providers(
     probes = await probe_providers(models, asked, progress, timeout_seconds)
     return [
         ListedProvider(
-            name,
-            remove_credentials(config.base_url),
-            config.mode,
-            _is_ready(models, name, probes.get(name)),
-            "probed" if name in probes else "setting",
-            _describe(models, name, probes.get(name)),
+            provider=name,
+            base_url=remove_credentials(config.base_url),
+            api_mode=config.mode,
+            ready=_is_ready(models, name, probes.get(name)),
+            basis="probed" if name in probes else "setting",
+            found=_describe(models, name, probes.get(name)),
         )
         for name, config in configs.items()
     ]
@@ -119,13 +119,13 @@ def _view_model(models: ModelRegistry, name: str, kind: ModelKind, default: str 
         return ModelView(name, kind, is_default=name == default, problem=str(error))
     profile = found.profile
     return ModelView(
-        name,
-        kind,
-        f"{found.provider}/{found.model}",
-        profile.context_window,
-        models.window_source(found),
-        None if profile.prices is None else profile.prices.input,
-        None if profile.prices is None else profile.prices.output,
-        profile.local,
-        name == default,
+        name=name,
+        kind=kind,
+        resolved=f"{found.provider}/{found.model}",
+        context_window=profile.context_window,
+        window_source=models.window_source(found),
+        input_price=None if profile.prices is None else profile.prices.input,
+        output_price=None if profile.prices is None else profile.prices.output,
+        local=profile.local,
+        is_default=name == default,
     )

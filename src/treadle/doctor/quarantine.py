@@ -34,14 +34,14 @@ async def simulate_deadly_run() -> Sequence[EventData]:
     hub = EventHub(clock, ids, lambda run, at: None)
     journal = SqliteJournal(InlineWriter(open_database(":memory:")), hub, clock)
     deps = EngineDeps(
-        journal,
-        hub,
-        ModelRegistry({}),
-        ToolRegistry(),
-        clock,
-        ids,
-        random.random,
-        "doctor",
+        journal=journal,
+        hub=hub,
+        models=ModelRegistry({}),
+        tools=ToolRegistry(),
+        clock=clock,
+        ids=ids,
+        random=random.random,
+        worker="doctor",
         isolation=Isolation(hold_seconds=0, gather_seconds=0),
     )
     try:

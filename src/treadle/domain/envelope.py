@@ -162,17 +162,17 @@ def from_json(line: bytes) -> Event:
     envelope = _envelope_decoder.decode(line)
     raw = bytes(envelope.data)
     return Event(
-        envelope.event_id,
-        envelope.timestamp.timestamp(),
-        Origin(
+        event_id=envelope.event_id,
+        timestamp=envelope.timestamp.timestamp(),
+        origin=Origin(
             RunId(envelope.run_id),
             SessionId(envelope.session_id),
             AgentId(envelope.agent_id),
             None if envelope.parent_run_id is None else RunId(envelope.parent_run_id),
         ),
-        envelope.sequence,
-        envelope.type,
-        decode_data(envelope.type, raw, envelope.version),
-        raw,
-        envelope.version,
+        sequence=envelope.sequence,
+        type=envelope.type,
+        data=decode_data(envelope.type, raw, envelope.version),
+        raw=raw,
+        version=envelope.version,
     )

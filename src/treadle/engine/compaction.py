@@ -137,15 +137,15 @@ class SummaryWriter:
         settings = ModelSettings(max_tokens=self._max_tokens * max(1, len(self._pieces)))
         step, state = self._step, self._state
         started = CompactionStarted(
-            step.stage,
-            step.trigger,
-            step.first,
-            step.last,
-            self._writer.provider,
-            self._writer.model,
-            tokens,
-            max_cost(tokens, settings, self._writer.profile),
-            state.context.is_compacting,
+            stage=step.stage,
+            trigger=step.trigger,
+            first=step.first,
+            last=step.last,
+            provider=self._writer.provider,
+            model=self._writer.model,
+            input_estimate=tokens,
+            cost_estimate=max_cost(tokens, settings, self._writer.profile),
+            repeats_lost=state.context.is_compacting,
         )
         most = tokens + max_reply_tokens(settings, self._writer.profile)
         return make_reserved_intent(
@@ -177,13 +177,13 @@ class SummaryWriter:
 
     async def _ask(self, prompt: str) -> Summary | None:
         request = ModelRequest(
-            self._writer.model,
-            self._preamble,
-            Conversation((user(prompt),)),
-            ModelSettings(max_tokens=self._max_tokens),
-            "none",
-            self._writer.provider,
-            self._writer.profile,
+            model=self._writer.model,
+            preamble=self._preamble,
+            conversation=Conversation((user(prompt),)),
+            settings=ModelSettings(max_tokens=self._max_tokens),
+            tool_choice="none",
+            provider=self._writer.provider,
+            profile=self._writer.profile,
         )
         self._prompt = prompt
         for _ in range(ATTEMPTS_PER_PIECE):
@@ -221,34 +221,34 @@ class SummaryWriter:
         after = max(0, before - round(self._saved_tokens(summary) * state.context.tokens.rate))
         left = len(state.transcript.messages) - len(self._span) + 1 + bool(state.turn.inbox)
         compacted = ContextCompacted(
-            step.stage,
-            step.trigger,
-            step.first,
-            step.last,
-            step.kept,
-            summary.text,
-            before,
-            after,
-            f"{self._writer.provider}/{self._writer.model}",
-            self._usage,
-            elapsed_ms,
-            self._cost(),
-            self._calls,
-            self._record,
+            stage=step.stage,
+            trigger=step.trigger,
+            first=step.first,
+            last=step.last,
+            kept=step.kept,
+            summary=summary.text,
+            tokens_before=before,
+            tokens_after=after,
+            model=f"{self._writer.provider}/{self._writer.model}",
+            usage=self._usage,
+            duration_ms=elapsed_ms,
+            cost=self._cost(),
+            calls=self._calls,
+            record=self._record,
         )
         return compacted, SegmentOpened(segment, state.segment.segment_id, "compaction", left)
 
     def make_failure(self, elapsed_ms: int) -> CompactionFailed:
         step = self._step
         return CompactionFailed(
-            step.stage,
-            step.trigger,
-            self.reason,
-            self._usage,
-            elapsed_ms,
-            self._cost(),
-            max(1, self._calls),
-            self.cause,
+            stage=step.stage,
+            trigger=step.trigger,
+            reason=self.reason,
+            usage=self._usage,
+            duration_ms=elapsed_ms,
+            cost=self._cost(),
+            calls=max(1, self._calls),
+            cause=self.cause,
         )
 
     def make_interrupted(self, elapsed_ms: int) -> CompactionFailed:

@@ -125,7 +125,15 @@ class EventHub:
         if readers and drafts:
             events = [
                 self.shared.share(
-                    Event(made.event_id, made.timestamp, origin, sequence, made.type, made.data, made.raw)
+                    Event(
+                        event_id=made.event_id,
+                        timestamp=made.timestamp,
+                        origin=origin,
+                        sequence=sequence,
+                        type=made.type,
+                        data=made.data,
+                        raw=made.raw,
+                    )
                 )
                 for sequence, made in enumerate(drafts, first)
             ]
@@ -372,7 +380,15 @@ class EventHub:
     def make_event(self, origin: Origin, sequence: int, data: EventData) -> Event:
         """Return a live event with a new ID."""
         made = make_draft(self._ids("evt"), self._clock.now(), data)
-        return Event(made.event_id, made.timestamp, origin, sequence, made.type, data, made.raw)
+        return Event(
+            event_id=made.event_id,
+            timestamp=made.timestamp,
+            origin=origin,
+            sequence=sequence,
+            type=made.type,
+            data=data,
+            raw=made.raw,
+        )
 
 
 def durable_sequence(data: LiveDelta) -> int:

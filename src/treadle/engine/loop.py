@@ -191,13 +191,27 @@ def end_step(run: OwnedRun, deps: EngineDeps) -> None:
     if step.is_open and state.turn.reply is not None and not state.open_calls:
         duration_ms = max(0, round((deps.clock.now() - step.began_at) * 1000))
         run.record(
-            StepEnd(step.number, step.attempts, step.calls, step.input_tokens, step.output_tokens, duration_ms)
+            StepEnd(
+                step=step.number,
+                attempts=step.attempts,
+                calls=step.calls,
+                input_tokens=step.input_tokens,
+                output_tokens=step.output_tokens,
+                duration_ms=duration_ms,
+            )
         )
 
 
 def make_wait_events(wait: Wait, state: RunState) -> tuple[EventData, ...]:
     """Return the event that records a wait, or nothing if the run still waits for the same reason."""
-    event = RunWaiting(wait.reason, wait.detail, wait.wake_at, wait.subjects, wait.shortage, wait.breaker_seconds)
+    event = RunWaiting(
+        reason=wait.reason,
+        detail=wait.detail,
+        wake_at=wait.wake_at,
+        subjects=wait.subjects,
+        shortage=wait.shortage,
+        breaker_seconds=wait.breaker_seconds,
+    )
     return () if state.waiting is not None and _is_same_wait(event, state.waiting) else (event,)
 
 

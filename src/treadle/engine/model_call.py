@@ -174,15 +174,15 @@ class Attempt:
 
     def _make_response(self, reply: Completed) -> LlmResponse:
         return LlmResponse(
-            self._run.state.step.number,
-            self._number,
-            reply.parts,
-            reply.stop,
-            reply.usage,
-            self._elapsed_ms(),
-            self._first_token_ms,
-            reply.raw_stop,
-            self._model.profile.cost(reply.usage),
+            step=self._run.state.step.number,
+            attempt=self._number,
+            parts=reply.parts,
+            stop=reply.stop,
+            usage=reply.usage,
+            duration_ms=self._elapsed_ms(),
+            first_token_ms=self._first_token_ms,
+            raw_stop=reply.raw_stop,
+            cost=self._model.profile.cost(reply.usage),
             dropped_calls=reply.dropped_calls,
             excess_calls=reply.excess_calls,
             refusal=reply.refusal,
@@ -193,25 +193,25 @@ class Attempt:
         state = self._run.state
         guessed = failed.unclear and not failed.compact and may_be_too_long(state)
         error = LlmError(
-            state.step.number,
-            self._number,
-            failed.kind,
-            failed.message,
-            failed.retryable,
-            failed.status,
-            self._elapsed_ms(),
-            failed.usage,
-            0.0 if failed.usage == NO_USAGE else self._model.profile.cost(failed.usage),
-            failed.compact or guessed,
-            failed.repair,
-            failed.next_key,
-            failed.next_model,
-            failed.wants_reasoning,
-            failed.once,
-            failed.longest_reply,
-            guessed,
-            failed.retry_after,
-            failed.filtered,
+            step=state.step.number,
+            attempt=self._number,
+            kind=failed.kind,
+            message=failed.message,
+            retryable=failed.retryable,
+            status=failed.status,
+            duration_ms=self._elapsed_ms(),
+            usage=failed.usage,
+            cost=0.0 if failed.usage == NO_USAGE else self._model.profile.cost(failed.usage),
+            compact=failed.compact or guessed,
+            repair=failed.repair,
+            next_key=failed.next_key,
+            next_model=failed.next_model,
+            wants_reasoning=failed.wants_reasoning,
+            once=failed.once,
+            longest_reply=failed.longest_reply,
+            guessed=guessed,
+            asked_wait=failed.retry_after,
+            filtered=failed.filtered,
         )
         retry = plan_retry(state, error, failed.retry_after, self._deps.clock.now(), self._deps.random())
         return (error,) if retry is None else (error, retry)
@@ -245,7 +245,16 @@ class Attempt:
                 offset = written.length
                 written.append(arguments)
                 if self._has_readers:
-                    self._show(ToolCallDelta(self._sequence, self._number, index, offset, name, arguments))
+                    self._show(
+                        ToolCallDelta(
+                            request=self._sequence,
+                            attempt=self._number,
+                            index=index,
+                            offset=offset,
+                            name=name,
+                            arguments=arguments,
+                        )
+                    )
             case CallDelta():
                 pass  # the call is beyond the limit
 

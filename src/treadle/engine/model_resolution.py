@@ -102,16 +102,16 @@ async def _find_model(state: RunState, deps: EngineDeps) -> tuple[Resolved, tupl
     reason = "; ".join(filter(None, (route.reason, resolved.reason)))
     profile = msgspec.structs.replace(resolved.profile, prices=None)
     event = ModelResolved(
-        resolved.provider,
-        resolved.model,
-        resolved.api_mode,
-        reason,
-        route.model,
-        profile.context_window,
-        profile,
-        route.choice,
-        route.complexity,
-        resolved.reason if route.reason else "",
+        provider=resolved.provider,
+        model=resolved.model,
+        api_mode=resolved.api_mode,
+        reason=reason,
+        route=route.model,
+        context_window=profile.context_window,
+        profile=profile,
+        choice=route.choice,
+        complexity=route.complexity,
+        resolution=resolved.reason if route.reason else "",
     )
     return resolved, (event,)
 

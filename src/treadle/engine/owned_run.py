@@ -235,15 +235,15 @@ class OwnedRun:
             intents = self._make_drafts(now, data) if data else ()
             facts, self._facts = tuple(self._facts), []
             request = Advance(
-                self.origin.run_id,
-                self.epoch,
-                self._seen,
-                facts,
-                intents,
-                release,
-                reserve,
-                self._draft_runs(now, begin) if begin else (),
-                self._draft_messages(now, tell) if tell else (),
+                run_id=self.origin.run_id,
+                epoch=self.epoch,
+                seen=self._seen,
+                facts=facts,
+                intents=intents,
+                release=release,
+                reserve=reserve,
+                begin=self._draft_runs(now, begin) if begin else (),
+                tell=self._draft_messages(now, tell) if tell else (),
             )
             try:
                 advanced = await self._deps.journal.advance(request)
@@ -291,7 +291,16 @@ class OwnedRun:
             async with self._committing:  # a commit in progress comes first and includes its own facts
                 facts, self._facts = tuple(self._facts), []
                 release = Release(wake_at=self._deps.clock.now())
-                await self._deps.journal.advance(Advance(self.origin.run_id, self.epoch, ANY, facts, (), release))
+                await self._deps.journal.advance(
+                    Advance(
+                        run_id=self.origin.run_id,
+                        epoch=self.epoch,
+                        seen=ANY,
+                        facts=facts,
+                        intents=(),
+                        release=release,
+                    )
+                )
 
 
 def _consume_error(task: "asyncio.Task[bool]") -> None:

@@ -154,18 +154,18 @@ async def _measure_usage(run: OwnedRun, deps: EngineDeps) -> SessionUsage:
     session, state = run.origin.session_id, run.state
     used = [end.metrics for end in await deps.sessions.ends(session)]
     return SessionUsage(
-        len(used),
-        sum(metrics.steps for metrics in used),
-        sum(metrics.actions for metrics in used),
-        sum(metrics.input_tokens for metrics in used),
-        sum(metrics.cache_read_tokens for metrics in used),
-        sum(metrics.output_tokens for metrics in used),
-        sum(metrics.cost for metrics in used),
-        sum(metrics.unpriced_calls for metrics in used),
-        estimate_input(state),
-        state.window,
-        len(state.transcript.messages),
-        len(await deps.sessions.segments(session)) + 1,
+        runs=len(used),
+        steps=sum(metrics.steps for metrics in used),
+        tool_calls=sum(metrics.actions for metrics in used),
+        input_tokens=sum(metrics.input_tokens for metrics in used),
+        cached_tokens=sum(metrics.cache_read_tokens for metrics in used),
+        output_tokens=sum(metrics.output_tokens for metrics in used),
+        cost=sum(metrics.cost for metrics in used),
+        unpriced_calls=sum(metrics.unpriced_calls for metrics in used),
+        context_tokens=estimate_input(state),
+        context_window=state.window,
+        messages=len(state.transcript.messages),
+        segments=len(await deps.sessions.segments(session)) + 1,
     )
 
 

@@ -145,7 +145,14 @@ async def _begin_child(item: ReadyCall, run: OwnedRun, deps: EngineDeps) -> tupl
     session = await _find_session(agent.name, run, deps) if role == "send" else SessionId(deps.ids("ses"))
     seconds_left = None if state.deadline is None else max(1.0, state.deadline - deps.clock.now())
     timeout_seconds = deps.timeouts.agents or None
-    child = _Child(agent, user(make_sendable(order.message)), session, lineage, timeout_seconds, seconds_left)
+    child = _Child(
+        agent=agent,
+        message=user(make_sendable(order.message)),
+        session_id=session,
+        lineage=lineage,
+        timeout_seconds=timeout_seconds,
+        deadline=seconds_left,
+    )
     withheld = tuple([name for name in wanted_tools if not may_use_tool(lineage, name)])
     return await _make_child(child, run, deps, item.start.arguments, withheld)
 
@@ -185,15 +192,15 @@ async def _make_child(
     origin = Origin(RunId(deps.ids("run")), child.session_id, agent_id, run.origin.run_id)
     expires_at = None if child.timeout_seconds is None else now + child.timeout_seconds
     event = AgentSpawn(
-        lineage.call_id,
-        origin.run_id,
-        origin.session_id,
-        agent.name,
-        lineage.role,
-        arguments,
-        expires_at,
-        withheld,
-        end,
+        call_id=lineage.call_id,
+        run_id=origin.run_id,
+        session_id=origin.session_id,
+        agent=agent.name,
+        role=lineage.role,
+        arguments=arguments,
+        expires_at=expires_at,
+        withheld=withheld,
+        end=end,
     )
     folder = agent.workspace or workspace
     place = Workspace(state.workspace if folder == workspace else deps.identify_workspace(folder), folder)
@@ -392,7 +399,14 @@ async def _begin_evaluation(step: Evaluate, run: OwnedRun, deps: EngineDeps) -> 
         deps.models.resolve(agent.model, agent.provider)
         deps.tools.select(agent.tools, agent)
         seconds, session = EVALUATION_SECONDS, SessionId(deps.ids("ses"))
-        child = _Child(agent, message, session, lineage, seconds + QUEUE_SECONDS, seconds)
+        child = _Child(
+            agent=agent,
+            message=message,
+            session_id=session,
+            lineage=lineage,
+            timeout_seconds=seconds + QUEUE_SECONDS,
+            deadline=seconds,
+        )
         event, child_run = await _make_child(child, run, deps, end=step.end)
     except UsageError as error:
         run.record(make_missing_verdict(role == "quality", step.agent, f"It was not asked: {error}"))

@@ -106,7 +106,14 @@ class WrittenReply:
         events += [Token(self.request, self.attempt, offset, block) for offset, block in _place(self.text)]
         for index, (name, text) in self.calls.items():
             events += [
-                ToolCallDelta(self.request, self.attempt, index, offset, name, block)
+                ToolCallDelta(
+                    request=self.request,
+                    attempt=self.attempt,
+                    index=index,
+                    offset=offset,
+                    name=name,
+                    arguments=block,
+                )
                 for offset, block in _place(text) or [(0, "")]
             ]
         return events

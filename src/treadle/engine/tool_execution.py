@@ -137,12 +137,12 @@ class RunningCall:
     def _make_context(self) -> ToolContext:
         origin, start, agent = self._run.origin, self.item.start, self._run.state.agent
         context = ToolContext(
-            origin.run_id,
-            origin.session_id,
-            start.call_id,
-            start.idempotency_key,
-            self._report_progress,
-            agent.name,
+            run_id=origin.run_id,
+            session_id=origin.session_id,
+            call_id=start.call_id,
+            idempotency_key=start.idempotency_key,
+            progress=self._report_progress,
+            agent=agent.name,
             user=self._run.state.owner,
             deps=self._deps.tool_deps,
         )

@@ -253,7 +253,13 @@ def make_blocked(call: Call, blocked: BlockedByHook, stage: HookStage) -> HookBl
     before = f"`{call.name}` {did}: "
     excerpt = place_excerpt(before, blocked.reason)
     return HookBlocked(
-        call.call_id, call.name, blocked.hook, before + blocked.reason, stage, blocked.cause, excerpt
+        call_id=call.call_id,
+        name=call.name,
+        hook=blocked.hook,
+        content=before + blocked.reason,
+        stage=stage,
+        cause=blocked.cause,
+        excerpt=excerpt,
     )
 
 
@@ -261,7 +267,14 @@ def _make_ready(
     call: Call, tool: Tool, text: str, arguments: Any, files: tuple[FileFingerprint, ...], run: OwnedRun
 ) -> ReadyCall:
     key = f"{run.origin.run_id}/{call.call_id}"
-    start = ToolCallStart(call.call_id, call.name, text, key, call.attempts + 1, files)
+    start = ToolCallStart(
+        call_id=call.call_id,
+        name=call.name,
+        arguments=text,
+        idempotency_key=key,
+        attempt=call.attempts + 1,
+        files=files,
+    )
     return ReadyCall(call, tool, arguments, start)
 
 
@@ -324,7 +337,14 @@ def make_hooked_call(call: Call, tool: Tool, text: str, run: OwnedRun) -> Hooked
     """Return the call as its hooks see it, with these arguments."""
     origin = run.origin
     arguments = msgspec.json.decode(text or "{}", type=dict[str, Any])
-    return HookedCall(origin.run_id, origin.session_id, run.state.agent.name, call.call_id, tool.spec, arguments)
+    return HookedCall(
+        run_id=origin.run_id,
+        session_id=origin.session_id,
+        agent=run.state.agent.name,
+        call_id=call.call_id,
+        tool=tool.spec,
+        arguments=arguments,
+    )
 
 
 def _make_question(call: Call, arguments: Any, run: OwnedRun, deps: EngineDeps) -> CallRefused:

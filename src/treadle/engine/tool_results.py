@@ -56,15 +56,15 @@ async def finish_call(
     if failure.excerpt is not None and is_unchanged:  # the engine wrote the text of an empty result
         excerpt = failure.excerpt
     ended = ToolCallEnd(
-        call.call_id,
-        call.name,
-        content,
-        elapsed_ms,
-        result.exit_code,
-        truncation is not None,
-        truncation,
-        excerpt,
-        result.images,
+        call_id=call.call_id,
+        name=call.name,
+        content=content,
+        duration_ms=elapsed_ms,
+        exit_code=result.exit_code,
+        truncated=truncation is not None,
+        truncation=truncation,
+        excerpt=excerpt,
+        images=result.images,
     )
     return (*events, ended)
 
@@ -123,18 +123,18 @@ def _make_error(
     elif failure.cause is not None or failure.limit is not None:  # the engine made the text
         excerpt = None
     return ToolCallError(
-        item.call.call_id,
-        item.call.name,
-        "timeout" if result.timed_out else failure.kind,
-        f"{content} {AFTER_AN_ERROR}",
-        elapsed_ms,
-        result.exit_code,
-        truncation is not None,
-        truncation,
-        excerpt,
-        failure.cause,
-        failure.exception,
-        failure.limit,
+        call_id=item.call.call_id,
+        name=item.call.name,
+        kind="timeout" if result.timed_out else failure.kind,
+        content=f"{content} {AFTER_AN_ERROR}",
+        duration_ms=elapsed_ms,
+        exit_code=result.exit_code,
+        truncated=truncation is not None,
+        truncation=truncation,
+        excerpt=excerpt,
+        cause=failure.cause,
+        exception=failure.exception,
+        limit=failure.limit,
     )
 
 

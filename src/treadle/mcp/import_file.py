@@ -88,7 +88,14 @@ def _convert(name: str, entry: Mapping[str, Any]) -> ImportedServer:
     if WORKSPACE_REF in str(values.get("cwd")):
         del values["cwd"]  # no server starts in the workspace
         ignored.append("cwd")
-    return ImportedServer(server, values, secrets, tuple(missing), tuple(ignored), _find_problem(values))
+    return ImportedServer(
+        name=server,
+        values=values,
+        secrets=secrets,
+        missing=tuple(missing),
+        ignored=tuple(ignored),
+        problem=_find_problem(values),
+    )
 
 
 def _name_workspace(value: Any, key: str) -> Any:

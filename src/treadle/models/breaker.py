@@ -132,7 +132,14 @@ class Breakers:
 
     def states(self) -> list[BreakerState]:
         return [
-            BreakerState(provider, model, breaker.phase, breaker.calls, breaker.failures, breaker.opened)
+            BreakerState(
+                provider=provider,
+                model=model,
+                phase=breaker.phase,
+                calls=breaker.calls,
+                failures=breaker.failures,
+                opened=breaker.opened,
+            )
             for (provider, _, model), breaker in self._breakers.items()
         ]
 

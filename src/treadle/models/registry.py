@@ -232,7 +232,16 @@ class ModelRegistry:
         profile = self.catalog.profile(name, model_id, config, basis)
         breaker = breakers.get(name, address, model_id)
         fetch = self._make_window_fetcher(name, model_id, ready)
-        return Resolved(name, model_id, ready.api_mode, reason, ready.client, breaker, profile, fetch)
+        return Resolved(
+            provider=name,
+            model=model_id,
+            api_mode=ready.api_mode,
+            reason=reason,
+            client=ready.client,
+            breaker=breaker,
+            profile=profile,
+            query_window=fetch,
+        )
 
     def _make_window_fetcher(
         self, name: str, model: str, ready: _ReadyProvider

@@ -80,12 +80,12 @@ class ApprovalService:
                 "The edited arguments contain the value of a secret. Use its reference instead: {{vault:NAME}}."
             )
         decided = ApprovalDecided(
-            approval_id,
-            answer.decision,
-            answer.arguments,
-            _make_note_sendable(answer.note),
-            answer.by,
-            answer.remember,
+            approval_id=approval_id,
+            decision=answer.decision,
+            arguments=answer.arguments,
+            note=_make_note_sendable(answer.note),
+            by=answer.by,
+            remember=answer.remember,
         )
         sequence = await self._answer(record.origin.run_id, decided, approval_id)
         if sequence is None:

@@ -130,26 +130,33 @@ def decision_of(approval_id: ApprovalId, answer: "Answer") -> DecideApproval:
         arguments = None if answer.arguments is None else msgspec.json.decode(answer.arguments, type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise UsageError(f"The edited arguments are not a JSON object: {error}. Edit them again.") from None
-    return DecideApproval(approval_id, answer.decision, arguments, answer.note, answer.remember, answer.by)
+    return DecideApproval(
+        approval_id=approval_id,
+        decision=answer.decision,
+        arguments=arguments,
+        note=answer.note,
+        remember=answer.remember,
+        by=answer.by,
+    )
 
 
 async def _make_view(context: Context, record: ApprovalRecord) -> ApprovalView:
     origin, is_pending = record.origin, record.decision is None
     return ApprovalView(
-        record.approval_id,
-        origin.run_id,
-        origin.session_id,
-        origin.agent_id,
-        origin.parent_run_id,
-        record.call_id,
-        record.tool,
-        record.arguments,
-        record.reason,
-        record.pattern,
-        moment(record.requested_at),
-        maybe(record.expires_at),
-        record.decision,
-        record.owner,
-        await context.service.approval_service.find_destruction(record) if is_pending else None,
-        show_workspace(record.workspace, context.principal),
+        approval_id=record.approval_id,
+        run_id=origin.run_id,
+        session_id=origin.session_id,
+        agent_id=origin.agent_id,
+        parent_run_id=origin.parent_run_id,
+        call_id=record.call_id,
+        tool=record.tool,
+        arguments=record.arguments,
+        reason=record.reason,
+        pattern=record.pattern,
+        requested_at=moment(record.requested_at),
+        expires_at=maybe(record.expires_at),
+        decision=record.decision,
+        owner=record.owner,
+        destructive=await context.service.approval_service.find_destruction(record) if is_pending else None,
+        workspace=show_workspace(record.workspace, context.principal),
     )

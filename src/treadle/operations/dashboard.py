@@ -136,10 +136,10 @@ def make_identity(context: Context) -> Identity:
     principal = context.principal
     scopes: tuple[Scope, ...] = tuple([scope for scope in SCOPES if principal.may(scope)])
     return Identity(
-        principal.name,
-        scopes,
-        principal.agents,
-        principal.user,
-        principal.visibility,
-        principal.token_id is None,
+        name=principal.name,
+        scopes=scopes,
+        agents=principal.agents,
+        user=principal.user,
+        visibility=principal.visibility,
+        is_owner=principal.token_id is None,
     )

@@ -103,17 +103,17 @@ def make_line(event: Event) -> EventLine:
     """Return an event in short."""
     payload = _decode(event.raw)
     return EventLine(
-        event.sequence,
-        event.timestamp,
-        event.type,
-        len(event.raw),
-        _number(payload.step),
-        _number(payload.attempt),
-        _word(payload.call_id),
-        _word(payload.name) or _word(payload.tool) or _word(payload.model) or _word(payload.agent),
-        _run(payload.child_run_id) or _run(payload.child) or _run(payload.run_id),
-        _number(payload.duration_ms),
-        _text(payload),
+        sequence=event.sequence,
+        at=event.timestamp,
+        type=event.type,
+        size=len(event.raw),
+        step=_number(payload.step),
+        attempt=_number(payload.attempt),
+        call_id=_word(payload.call_id),
+        name=_word(payload.name) or _word(payload.tool) or _word(payload.model) or _word(payload.agent),
+        run_id=_run(payload.child_run_id) or _run(payload.child) or _run(payload.run_id),
+        duration_ms=_number(payload.duration_ms),
+        text=_text(payload),
     )
 
 

@@ -111,12 +111,12 @@ class MemoryService:
         _check_user(user)
         agent_id = await self._known.agent(agent, AgentId(self._ids("agt")))
         memory = Memory(
-            self._ids("mem"),
-            agent_id,
-            kind,
-            kept,
-            self._clock.now(),
-            "person",
+            memory_id=self._ids("mem"),
+            agent_id=agent_id,
+            kind=kind,
+            text=kept,
+            created_at=self._clock.now(),
+            source="person",
             pinned=pinned,
             owner=user,
             workspace=workspace,
@@ -224,19 +224,19 @@ class MemoryService:
 
     def _memory(self, item: MemoryLine, agent_id: AgentId, owner: UserId) -> Memory:
         return Memory(
-            item.memory_id or "",
-            agent_id,
-            item.kind,
-            self._clean(item.text),
-            self._clock.now() if item.created_at is None else _to_utc(item.created_at).timestamp(),
-            item.source,
-            None if item.used_at is None else _to_utc(item.used_at).timestamp(),
-            item.uses,
-            item.pinned,
-            None if item.session_id is None else SessionId(item.session_id),
-            None if item.run_id is None else RunId(item.run_id),
-            owner,
-            item.workspace,
+            memory_id=item.memory_id or "",
+            agent_id=agent_id,
+            kind=item.kind,
+            text=self._clean(item.text),
+            created_at=self._clock.now() if item.created_at is None else _to_utc(item.created_at).timestamp(),
+            source=item.source,
+            used_at=None if item.used_at is None else _to_utc(item.used_at).timestamp(),
+            uses=item.uses,
+            pinned=item.pinned,
+            session_id=None if item.session_id is None else SessionId(item.session_id),
+            run_id=None if item.run_id is None else RunId(item.run_id),
+            owner=owner,
+            workspace=item.workspace,
         )
 
     def _clean(self, text: str, where: str = "") -> str:

@@ -55,14 +55,14 @@ async def read_recorded_run(run_id: RunId, journal: Journal, sessions: Sessions,
     undoes = isinstance(queued, RunQueued) and isinstance(queued.command, UndoSession)
     needed = dict.fromkeys(segment.run_id for segment in segments) if undoes else {}
     return Recorded(
-        origin,
-        events,
-        history,
-        segments,
-        await _read_earlier_ends(events, origin.session_id, sessions, journal),
-        (),
-        {run: await _read_past_run(run, journal) for run in needed},
-        tuple(await approvals.grants(run_id)),
+        origin=origin,
+        events=events,
+        history=history,
+        segments=segments,
+        ends=await _read_earlier_ends(events, origin.session_id, sessions, journal),
+        earlier=(),
+        others={run: await _read_past_run(run, journal) for run in needed},
+        grants=tuple(await approvals.grants(run_id)),
     )
 
 

@@ -195,13 +195,13 @@ async def fork_run(context: Context, request: ForkRun) -> Accepted:
         refuse_other_model(request.model, agent or context.visible_agent(record.agent))
     ticket = await context.service.fork(
         Fork(
-            record.origin.run_id,
-            request.step,
-            request.model,
-            request.message,
-            agent,
-            context.key,
-            context.asker,
+            run_id=record.origin.run_id,
+            step=request.step,
+            model=request.model,
+            message=request.message,
+            agent=agent,
+            key=context.key,
+            asker=context.asker,
             token=principal.token_id,
             token_quotas=principal.quotas,
         )

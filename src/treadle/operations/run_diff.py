@@ -79,7 +79,15 @@ def compare_journals(a: Sequence[Event], b: Sequence[Event]) -> RunDiff:
     steps_a, steps_b = build_run_steps(a).steps[skip_a:], build_run_steps(b).steps[skip_b:]
     same, parting = _find_parting(steps_a, steps_b)
     ends = tuple(_compare_fields(("outcome", one.outcome, other.outcome), ("text", one.text, other.text)))
-    return RunDiff(one, other, tuple(_compare_agents(_spec(a), _spec(b))), forked, same, parting, ends)
+    return RunDiff(
+        a=one,
+        b=other,
+        agent=tuple(_compare_agents(_spec(a), _spec(b))),
+        forked=forked,
+        same_steps=same,
+        parting=parting,
+        outcome=ends,
+    )
 
 
 def _summarize_run(events: Sequence[Event]) -> Compared:
@@ -100,7 +108,15 @@ def _summarize_run(events: Sequence[Event]) -> Compared:
                 pass
     outcome, text = (None, "") if end is None else (end.outcome, end.text)
     run_id, agent = events[0].run_id, _spec(events).name
-    return Compared(run_id, agent, model, message, outcome, text, build_run_steps(events).metrics)
+    return Compared(
+        run_id=run_id,
+        agent=agent,
+        model=model,
+        message=message,
+        outcome=outcome,
+        text=text,
+        metrics=build_run_steps(events).metrics,
+    )
 
 
 def _spec(events: Sequence[Event]) -> AgentSpec:

@@ -136,17 +136,17 @@ async def show_prompt(context: Context, request: ShowPrompt) -> StepPrompt:
     sent = await context.service.prompt(record.origin.run_id, request.step or None)
     event, asked = sent.event, sent.request
     return StepPrompt(
-        record.origin.run_id,
-        event.step,
-        event.attempt,
-        event.provider,
-        event.model,
-        event.input_estimate,
-        asked.preamble.system,
-        tuple(asked.preamble.tools),
-        event.tools_offered,
-        tuple(asked.conversation.messages),
-        Raw(context.encode_request(sent.model.api_mode, asked)),
+        run_id=record.origin.run_id,
+        step=event.step,
+        attempt=event.attempt,
+        provider=event.provider,
+        model=event.model,
+        input_estimate=event.input_estimate,
+        system=asked.preamble.system,
+        tools=tuple(asked.preamble.tools),
+        tools_offered=event.tools_offered,
+        messages=tuple(asked.conversation.messages),
+        body=Raw(context.encode_request(sent.model.api_mode, asked)),
     )
 
 

@@ -62,14 +62,14 @@ class Spending(Struct, frozen=True):
 
     def plus(self, usage: Usage, duration_ms: int, cost: float | None) -> "Spending":
         return Spending(
-            self.input_tokens + usage.input_tokens,
-            self.output_tokens + usage.output_tokens,
-            self.cache_read_tokens + usage.cache_read_tokens,
-            self.cache_write_tokens + usage.cache_write_tokens,
-            self.estimated or usage.estimated,
-            self.cost + (cost or 0.0),
-            self.unpriced_calls + (cost is None),
-            self.model_ms + duration_ms,
+            input_tokens=self.input_tokens + usage.input_tokens,
+            output_tokens=self.output_tokens + usage.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + usage.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + usage.cache_write_tokens,
+            estimated=self.estimated or usage.estimated,
+            cost=self.cost + (cost or 0.0),
+            unpriced_calls=self.unpriced_calls + (cost is None),
+            model_ms=self.model_ms + duration_ms,
         )
 
 
@@ -255,7 +255,12 @@ class _RecordBuilder:
         if self._steps:
             last = self._steps[-1]
             failure = FailureRecord(
-                data.attempt, data.kind, data.message, last.provider, last.model, data.duration_ms
+                attempt=data.attempt,
+                kind=data.kind,
+                message=data.message,
+                provider=last.provider,
+                model=last.model,
+                duration_ms=data.duration_ms,
             )
             self._change(failures=(*last.failures, failure))
 

@@ -192,19 +192,19 @@ QUESTIONS = Operation(
 async def list_runs(context: Context, request: ListRuns) -> Page[RunView]:
     """List runs, the newest first."""
     wanted = RunFilter(
-        context.visible_agents(request.agent),
-        request.session_id,
-        None,
-        request.status,
-        request.outcome,
-        None if request.cursor is None else RunId(request.cursor),
-        request.unfinished,
-        context.principal.only_owner,
-        request.id_prefix,
-        None if request.since is None else request.since.timestamp(),
-        None if request.until is None else request.until.timestamp(),
-        request.text or None,
-        request.min_cost,
+        agents=context.visible_agents(request.agent),
+        session_id=request.session_id,
+        parent_run_id=None,
+        status=request.status,
+        outcome=request.outcome,
+        before=None if request.cursor is None else RunId(request.cursor),
+        unfinished=request.unfinished,
+        owner=context.principal.only_owner,
+        id_prefix=request.id_prefix,
+        since=None if request.since is None else request.since.timestamp(),
+        until=None if request.until is None else request.until.timestamp(),
+        text=request.text or None,
+        min_cost=request.min_cost,
     )
     return await _page(context, wanted, request.limit)
 
@@ -300,19 +300,19 @@ async def wait_for_end(context: Context, run_id: RunId, seconds: float) -> None:
 
 def make_run_result(end: RunEnd) -> RunResult:
     return RunResult(
-        end.text,
-        end.reason,
-        end.next,
-        RunMetrics(
+        text=end.text,
+        reason=end.reason,
+        next=end.next,
+        metrics=RunMetrics(
             **msgspec.structs.asdict(end.metrics),
             cache_hit_rate=end.metrics.cache_hit_rate,
             overhead_ms=end.metrics.overhead_ms,
         ),
-        end.stopped,
-        end.unverified_claim,
-        end.score,
-        end.score_reasons,
-        end.diagnosis,
+        stopped=end.stopped,
+        unverified_claim=end.unverified_claim,
+        score=end.score,
+        score_reasons=end.score_reasons,
+        diagnosis=end.diagnosis,
         silent=end.outcome == "silent",  # also in journals from before `silent` was recorded
     )
 

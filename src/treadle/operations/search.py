@@ -93,4 +93,12 @@ def _make_hit(event: Event, text: str, title: str | None) -> SearchHit | None:
     snippet = " ".join(said[begin:end].split())
     snippet = f"{'…' if begin else ''}{snippet}{'…' if end < len(said) else ''}"
     where = event.origin
-    return SearchHit(kind, where.session_id, title, where.run_id, event.sequence, moment(event.timestamp), snippet)
+    return SearchHit(
+        kind=kind,
+        session_id=where.session_id,
+        title=title,
+        run_id=where.run_id,
+        sequence=event.sequence,
+        at=moment(event.timestamp),
+        snippet=snippet,
+    )

@@ -47,8 +47,10 @@ async def create_ticket(context: Context, request: NewTicket) -> StreamTicket:
     reconnects, for 10 minutes. It ends with its token and is not a token itself."""
     found = STREAM_PATH.fullmatch(request.path)
     if found is None:
-        raise UsageError("path: it is not the path of a stream. Accepted: /v1/events, /v1/runs/ID/events and "
-                         "/v1/agents/NAME/events.")  # fmt: skip
+        raise UsageError(
+            "path: it is not the path of a stream. Accepted: /v1/events, /v1/runs/ID/events and "
+            "/v1/agents/NAME/events."
+        )
     if found["run"] is not None:
         await context.visible_run(found["run"])
     if found["agent"] is not None:

@@ -58,12 +58,12 @@ class TokenService:
         await self._check_user(request.user)
         secret = f"{PREFIX}{secrets.token_urlsafe(SECRET_BYTES)}"
         record = TokenRecord(
-            TokenId(self._ids("tok")),
-            request.name.strip(),
-            tuple(scope for scope in SCOPES if scope in request.scopes),
-            request.agents,
-            self._clock.now(),
-            instant(request.expires_at),
+            token_id=TokenId(self._ids("tok")),
+            name=request.name.strip(),
+            scopes=tuple(scope for scope in SCOPES if scope in request.scopes),
+            agents=request.agents,
+            created_at=self._clock.now(),
+            expires_at=instant(request.expires_at),
             quotas=request.quotas,
             owner=request.user,
             visibility=request.visibility or default_visibility(request.scopes),

@@ -62,14 +62,14 @@ class TokenRecord(Struct, frozen=True):
     @property
     def principal(self) -> Principal:
         return Principal(
-            self.token_id,
-            self.name,
-            frozenset(self.scopes),
-            self.agents,
-            self.quotas,
-            self.user,
-            self.visibility,
-            self.multi_user,
+            token_id=self.token_id,
+            name=self.name,
+            scopes=frozenset(self.scopes),
+            agents=self.agents,
+            quotas=self.quotas,
+            user=self.user,
+            visibility=self.visibility,
+            multi_user=self.multi_user,
         )
 
 

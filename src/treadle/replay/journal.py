@@ -38,7 +38,13 @@ class Mismatch(Struct, frozen=True):
 def _make_refusal(short: Shortage) -> AccountShortage:
     wanted = inf if short.wanted is None else short.wanted
     return AccountShortage(
-        short.account, short.kind, short.ceiling, short.used, short.reserved, wanted, short.resets_at
+        account=short.account,
+        kind=short.kind,
+        ceiling=short.ceiling,
+        used=short.used,
+        reserved=short.reserved,
+        wanted=wanted,
+        resets_at=short.resets_at,
     )
 
 
@@ -46,7 +52,14 @@ def _guess_refusal(reason: str, reserve: Reserve) -> AccountShortage:
     """Return a refusal that makes the run wait. The journal does not say which account refused."""
     account = reserve.accounts[0]
     if reason == "quota":
-        return AccountShortage(account.account, "calls", account.calls or 0, 0.0, 0.0, reserve.calls)
+        return AccountShortage(
+            account=account.account,
+            kind="calls",
+            ceiling=account.calls or 0,
+            used=0.0,
+            reserved=0.0,
+            wanted=reserve.calls,
+        )
     return AccountShortage(account.account, "tokens", account.tokens or 0, 0.0)
 
 
@@ -158,7 +171,15 @@ class RecordedJournal:
         for following in self._script.list_uncommitted():
             if isinstance(following, e.RunEnd) and following.shortage is not None:
                 reserved = following.shortage.reserved
-        return Shortage(data.account, kind, data.ceiling, data.used, reserved, wanted, resets_at)
+        return Shortage(
+            account=data.account,
+            kind=kind,
+            ceiling=data.ceiling,
+            used=data.used,
+            reserved=reserved,
+            wanted=wanted,
+            resets_at=resets_at,
+        )
 
     def _find_warnings(self) -> tuple[AccountShortage, ...]:
         found: list[AccountShortage] = []

@@ -36,7 +36,14 @@ def find_tree_shortage(script: Script, reserve: Reserve) -> AccountShortage | No
     """Return the account of a tree of runs that refused this reservation, or None."""
     if reserve.runs and (turn := _read_turn(script)).limit is not None and reserve.runs > turn.begun:
         used = turn.limit - turn.begun - turn.failed
-        return AccountShortage(reserve.accounts[-1].account, "runs", turn.limit, used, 0.0, reserve.runs)
+        return AccountShortage(
+            account=reserve.accounts[-1].account,
+            kind="runs",
+            ceiling=turn.limit,
+            used=used,
+            reserved=0.0,
+            wanted=reserve.runs,
+        )
     if reserve.steps and (end := _find_end(script)) is not None:
         bounded = [each for each in reserve.accounts if each.steps is not None]
         return _make_step_shortage(end.shortage, bounded) if bounded else None
@@ -49,7 +56,9 @@ def _make_step_shortage(short: Shortage | None, accounts: Sequence[Ceilings]) ->
         named = [each for each in accounts if each.account == short.account]
         accounts = named or [each for each in accounts if each.steps == short.ceiling] or accounts
     steps = accounts[0].steps or 0
-    return AccountShortage(accounts[0].account, "steps", steps, steps, 0.0, 1)
+    return AccountShortage(
+        account=accounts[0].account, kind="steps", ceiling=steps, used=steps, reserved=0.0, wanted=1
+    )
 
 
 class _Turn(Struct, frozen=True):

@@ -86,7 +86,15 @@ class RecordedModels:
         facts["prices"] = Prices(0.0, 0.0)
         profile = self._profile(**facts)
         reason = found.reason if found.choice is None else found.resolution
-        return Resolved(found.provider, found.model, found.api_mode, reason, self.client, self._breaker, profile)
+        return Resolved(
+            provider=found.provider,
+            model=found.model,
+            api_mode=found.api_mode,
+            reason=reason,
+            client=self.client,
+            breaker=self._breaker,
+            profile=profile,
+        )
 
     def _find_writer(self, name: str) -> e.CompactionStarted | None:
         """Return the model that writes the next summary, if the agent names one for it."""
@@ -189,14 +197,14 @@ class RecordedModel:
                         show(TextDelta(Message("assistant", parts).text))
                     script.monotonic = began + duration / 1000
                     return RecordedReply(
-                        parts,
-                        data.stop,
-                        data.usage,
-                        data.raw_stop,
-                        data.dropped_calls,
-                        data.excess_calls,
-                        data.refusal,
-                        data.window_full,
+                        parts=parts,
+                        stop=data.stop,
+                        usage=data.usage,
+                        raw_stop=data.raw_stop,
+                        dropped_calls=data.dropped_calls,
+                        excess_calls=data.excess_calls,
+                        refusal=data.refusal,
+                        window_full=data.window_full,
                     )
                 case e.LlmError(duration_ms=duration):
                     script.monotonic = began + duration / 1000
@@ -222,21 +230,21 @@ class RecordedModel:
 
     def _make_failure(self, data: e.LlmError) -> Failed:
         return Failed(
-            data.kind,
-            data.message,
-            data.retryable,
-            data.status,
-            data.asked_wait,
-            data.usage,
-            data.compact and not data.guessed,
-            data.repair,
-            data.next_key,
-            data.next_model,
-            data.wants_reasoning,
-            data.once,
-            data.longest_reply,
-            data.guessed,
-            data.filtered,
+            kind=data.kind,
+            message=data.message,
+            retryable=data.retryable,
+            status=data.status,
+            retry_after=data.asked_wait,
+            usage=data.usage,
+            compact=data.compact and not data.guessed,
+            repair=data.repair,
+            next_key=data.next_key,
+            next_model=data.next_model,
+            wants_reasoning=data.wants_reasoning,
+            once=data.once,
+            longest_reply=data.longest_reply,
+            unclear=data.guessed,
+            filtered=data.filtered,
         )
 
     def _max_delay_ms(self, failures: int) -> float:

@@ -76,12 +76,27 @@ def _make_divergence(recorded: Recorded, played: ReplayProgress) -> Divergence:
     stored: dict[str, Any] = msgspec.json.decode(event.raw)
     if found is None:
         here = Difference("type", event.type, NOTHING_MORE)
-        return Divergence(event.sequence, event.type, stored, NOTHING_MORE, None, (here,))
+        return Divergence(
+            sequence=event.sequence,
+            type=event.type,
+            recorded=stored,
+            today_type=NOTHING_MORE,
+            today=None,
+            differences=(here,),
+        )
     differs = None
     if isinstance(event.data, LlmRequest) and isinstance(found.made.data, LlmRequest):
         differs = _find_changed_parts(recorded, played.events, event.data, found.made.data)
     today: dict[str, Any] = msgspec.json.decode(found.made.raw)
-    return Divergence(event.sequence, event.type, stored, found.made.type, today, found.differences, differs)
+    return Divergence(
+        sequence=event.sequence,
+        type=event.type,
+        recorded=stored,
+        today_type=found.made.type,
+        today=today,
+        differences=found.differences,
+        request_differs=differs,
+    )
 
 
 def _find_changed_parts(recorded: Recorded, position: int, then: LlmRequest, today: LlmRequest) -> tuple[str, ...]:

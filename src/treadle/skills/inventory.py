@@ -150,7 +150,17 @@ class SkillInventory:
         state = self._find_state(place, name, content)
         tools = () if place.kind == "workspace" else said.tools
         return (
-            FoundSkill(name, place.kind, path, state, "", said.description, tools, said.tools, content.sha256),
+            FoundSkill(
+                name=name,
+                origin=place.kind,
+                path=path,
+                state=state,
+                reason="",
+                description=said.description,
+                tools=tools,
+                asks_for=said.tools,
+                sha256=content.sha256,
+            ),
             content,
         )
 

@@ -84,7 +84,16 @@ class _Open:
     ) -> Span:
         wrong = {span_names.ERROR_TYPE: error} if error else {}
         attributes = {**self.attributes, **more, **wrong}
-        return Span(self.key, self.name, kind, self.at, max(self.at, at), attributes, tuple(self.moments), error)
+        return Span(
+            key=self.key,
+            name=self.name,
+            kind=kind,
+            began_at=self.at,
+            ended_at=max(self.at, at),
+            attributes=attributes,
+            moments=tuple(self.moments),
+            error=error,
+        )
 
 
 _MOMENT_NAMES: Final = {

@@ -114,12 +114,12 @@ class Bash:
     async def run(self, arguments: BashArguments, context: ToolContext) -> Observation:
         output = _ProgressOutput(context.progress)
         command = Command(
-            arguments.command,
-            context.workspace,
-            context.sandbox,
-            dict(context.secrets),
-            arguments.timeout,
-            _find_git_use(arguments.command),
+            text=arguments.command,
+            workspace=context.workspace,
+            policy=context.sandbox,
+            environment=dict(context.secrets),
+            timeout=arguments.timeout,
+            git=_find_git_use(arguments.command),
         )
         try:
             finished = await self._commands.run(command, output.add)

@@ -54,14 +54,14 @@ class KeptOnServer:
     async def open(self, publisher: Publisher, clock: Clock) -> AsyncGenerator[FullStore, None]:
         async with opened(self._url, publisher, clock) as (journal, database, _):
             yield FullStore(
-                journal,
-                PostgresMemories(database),
-                PostgresTokens(database),
-                PostgresSignIns(database),
-                PostgresRequests(database),
-                PostgresSchedules(database),
-                PostgresHooks(database),
-                PostgresWebhooks(database),
-                PostgresDeletions(database, clock),
-                PostgresSessions(database),
+                runs=journal,
+                memories=PostgresMemories(database),
+                tokens=PostgresTokens(database),
+                sign_ins=PostgresSignIns(database),
+                requests=PostgresRequests(database),
+                schedules=PostgresSchedules(database),
+                hooks=PostgresHooks(database),
+                webhooks=PostgresWebhooks(database),
+                deletions=PostgresDeletions(database, clock),
+                sessions=PostgresSessions(database),
             )

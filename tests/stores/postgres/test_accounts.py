@@ -43,9 +43,52 @@ def test_usage_is_by_agent_token_model_and_day(url: str) -> None:
             await process.advance(claim, 6, [reply(30, 0.25), ToolCallStart("c", "look", "{}", "key")])
             await process.end(claim, 8)
             assert await process.used() == [
-                Used("free", TokenId("tok_1"), "p/m", today, 1, 1, 10, 5, 3, 2, 0, 0.5, 5.0),
-                Used("free", TokenId("tok_1"), "q/n", today, 0, 1, 20, 5, 3, 2, 0, 0.0, 0.0, 1),
-                Used("free", TokenId("tok_1"), "q/n", today + 1, 0, 1, 30, 5, 3, 2, 1, 0.25, 2.5),
+                Used(
+                    agent="free",
+                    token=TokenId("tok_1"),
+                    model="p/m",
+                    day=today,
+                    runs=1,
+                    model_calls=1,
+                    input_tokens=10,
+                    output_tokens=5,
+                    cache_read_tokens=3,
+                    cache_write_tokens=2,
+                    tool_calls=0,
+                    cost=0.5,
+                    credits=5.0,
+                ),
+                Used(
+                    agent="free",
+                    token=TokenId("tok_1"),
+                    model="q/n",
+                    day=today,
+                    runs=0,
+                    model_calls=1,
+                    input_tokens=20,
+                    output_tokens=5,
+                    cache_read_tokens=3,
+                    cache_write_tokens=2,
+                    tool_calls=0,
+                    cost=0.0,
+                    credits=0.0,
+                    unpriced_calls=1,
+                ),
+                Used(
+                    agent="free",
+                    token=TokenId("tok_1"),
+                    model="q/n",
+                    day=today + 1,
+                    runs=0,
+                    model_calls=1,
+                    input_tokens=30,
+                    output_tokens=5,
+                    cache_read_tokens=3,
+                    cache_write_tokens=2,
+                    tool_calls=1,
+                    cost=0.25,
+                    credits=2.5,
+                ),
             ]
             found = await process.accounts.usage(UsageFilter(since=today + 1))
             assert [used.input_tokens for used in found] == [30]
@@ -139,7 +182,13 @@ def test_an_account_reports_its_usage_and_shortage(url: str) -> None:
             bound = (Ceilings("agent/bound", tokens=100, cost=5.0), Ceilings("token/poor", cost=0.5))
             claim = await process.begun(BOUND)
             assert await process.accounts.find_shortage(bound) is None
-            await process.advance(claim, 3, [], [REQUEST], reserve=Reserve(bound, 1, 1, 60, 0.25, 2.5))
+            await process.advance(
+                claim,
+                3,
+                [],
+                [REQUEST],
+                reserve=Reserve(accounts=bound, step=1, attempt=1, tokens=60, cost=0.25, credits=2.5),
+            )
             balance = await process.accounts.balance("agent/bound")
             assert (balance.reserved_tokens, balance.reserved_cost, balance.reserved_credits) == (60, 0.25, 2.5)
             await process.advance(claim, 4, [reply(80, 0.5, 30)])

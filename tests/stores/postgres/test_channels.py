@@ -47,7 +47,9 @@ def test_one_of_two_servers_holds_a_channel(url: str, tmp_path: Path, monkeypatc
                 await opened.enter_async_context(stack)
             managers = [engine.context.channels() for engine in engines]
             store = PostgresChannels(database := await open_database(url))
-            await store.save_person(Person("telegram", "11", "Anna", "anna", ("direct",), 0.0))
+            await store.save_person(
+                Person(channel="telegram", sender="11", name="Anna", user="anna", grants=("direct",), added_at=0.0)
+            )
             await database.close()
             await first.enter_async_context(managers[0].run_in_background())
             await fake.write(11, "one")

@@ -93,12 +93,12 @@ class Written(WrittenReply):
 
 async def request_model(there: Side, claim: Claim) -> int:
     """Append a request to a run that the other process owns, and return its sequence."""
-    request = LlmRequest(1, 1, "scripted", "x", 1, True)
+    request = LlmRequest(step=1, attempt=1, provider="scripted", model="x", messages=1, tools_offered=True)
     return (await there.process.advance(claim, 2, intents=[request])).sequence
 
 
 def reply(text: str) -> LlmResponse:
-    return LlmResponse(1, 1, (Text(text),), "end_turn", Usage(), 1)
+    return LlmResponse(step=1, attempt=1, parts=(Text(text),), stop="end_turn", usage=Usage(), duration_ms=1)
 
 
 async def wait_for_reader(there: Side, run_id: RunId) -> None:

@@ -67,7 +67,15 @@ async def fill_store(desk: FullStoreProcess) -> None:
     await desk.end(await desk.claimed("ses_gone"), 2)
     await kept.deletions.delete(SessionId("ses_gone"), "a person")
     claim = await desk.claimed("ses_top")
-    asked = ApprovalRequested(ApprovalId("apr_1"), "call", "bash", "{}", "why", "ls *", None)
+    asked = ApprovalRequested(
+        approval_id=ApprovalId("apr_1"),
+        call_id="call",
+        name="bash",
+        arguments="{}",
+        reason="why",
+        pattern="ls *",
+        expires_at=None,
+    )
     opened = SegmentOpened(SegmentId("seg_2"), SegmentId("seg_1"), "compaction", 3)
     await desk.advance(claim, 2, [RunStart((), (), "notes", "/work"), opened], [asked])
     answer = desk.draft(ApprovalDecided(ApprovalId("apr_1"), "approve", remember="session"))

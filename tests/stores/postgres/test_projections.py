@@ -55,7 +55,13 @@ def make_approval_request(
     number: int, expires_at: float | None = None, pattern: str | None = "ls *"
 ) -> ApprovalRequested:
     return ApprovalRequested(
-        ApprovalId(f"apr_{number}"), "call", "bash", '{"command": "ls\x00"}', "why", pattern, expires_at
+        approval_id=ApprovalId(f"apr_{number}"),
+        call_id="call",
+        name="bash",
+        arguments='{"command": "ls\x00"}',
+        reason="why",
+        pattern=pattern,
+        expires_at=expires_at,
     )
 
 

@@ -101,7 +101,13 @@ class ServedHome:
     ) -> str:
         limited = None if agents is None else tuple(agents)
         wanted = CreateToken(
-            "somebody", scopes or ("read", "run"), limited, maybe(expires_at), quotas, None, visibility
+            name="somebody",
+            scopes=scopes or ("read", "run"),
+            agents=limited,
+            expires_at=maybe(expires_at),
+            quotas=quotas,
+            user=None,
+            visibility=visibility,
         )
         return (await self.engine.context.access.create(wanted)).secret
 

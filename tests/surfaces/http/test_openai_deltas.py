@@ -39,7 +39,17 @@ attempts = st.lists(st.sampled_from(["a", "b", "N", "NO_", "REPLY", " "]), max_s
 def collect_pieces(telling: DeltaTracker, *said: EventData) -> list[AnswerPiece]:
     pieces: list[AnswerPiece] = []
     for sequence, data in enumerate(said, 1):
-        pieces += telling.add_event(Event(f"evt_{sequence}", 0.0, ORIGIN, sequence, "x", data, b""))
+        pieces += telling.add_event(
+            Event(
+                event_id=f"evt_{sequence}",
+                timestamp=0.0,
+                origin=ORIGIN,
+                sequence=sequence,
+                type="x",
+                data=data,
+                raw=b"",
+            )
+        )
     return pieces
 
 
@@ -56,7 +66,14 @@ def tokens(attempt: int, words: Attempt) -> Iterable[Token]:
 
 def make_response(step: int, attempt: int, text: str, thought: str = "") -> LlmResponse:
     thinking = (Thinking(thought, "fake", "m"),) if thought else ()
-    return LlmResponse(step, attempt, (*thinking, *((Text(text),) if text else ())), "end_turn", Usage(), 1)
+    return LlmResponse(
+        step=step,
+        attempt=attempt,
+        parts=(*thinking, *((Text(text),) if text else ())),
+        stop="end_turn",
+        usage=Usage(),
+        duration_ms=1,
+    )
 
 
 def make_end(text: str) -> RunEnd:

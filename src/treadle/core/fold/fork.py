@@ -20,9 +20,15 @@ def _on_run_forked(state: RunState, data: e.RunForked) -> None:
     if (known := data.measured) is not None:
         state.context.counted_by = (known.provider, known.model)
         state.context.tokens = TokenCount(
-            0, known.unseen, known.counted, known.guessed, known.rate, known.reports, known.added_counted,
-            known.added_guessed,
-        )  # fmt: skip
+            before=0,
+            unseen=known.unseen,
+            counted=known.counted,
+            guessed=known.guessed,
+            rate=known.rate,
+            reports=known.reports,
+            added_counted=known.added_counted,
+            added_guessed=known.added_guessed,
+        )
 
 
 def _restore_counters(state: RunState, counted: e.Counters) -> None:
@@ -33,6 +39,8 @@ def _restore_counters(state: RunState, counted: e.Counters) -> None:
     state.guards.actions_at_claim = state.usage.actions
     recovery = state.guards.recovery
     recovery.quiet_steps, recovery.stage, recovery.detected_at = (
-        counted.quiet_steps, counted.stage, counted.detected_at,
-    )  # fmt: skip
+        counted.quiet_steps,
+        counted.stage,
+        counted.detected_at,
+    )
     recovery.refused_tool, recovery.report_due = counted.refused_tool, counted.report_due

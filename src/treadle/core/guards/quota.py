@@ -46,7 +46,15 @@ def reserve_model_call(state: RunState, step: int, attempt: int, tokens: int, co
     if cost is None:
         cost = inf if any((each.credits, each.cost) != (None, None) for each in accounts) else 0.0
     steps = 1 if attempt == 1 else 0
-    return Reserve(accounts, step, attempt, tokens, cost, cost * state.credits_per_dollar, steps=steps)
+    return Reserve(
+        accounts=accounts,
+        step=step,
+        attempt=attempt,
+        tokens=tokens,
+        cost=cost,
+        credits=cost * state.credits_per_dollar,
+        steps=steps,
+    )
 
 
 def _counts_model_calls(account: Ceilings) -> bool:
@@ -69,7 +77,14 @@ def make_reserved_intent(before: tuple[EventData, ...], request: EventData, rese
     if not isfinite(reserve.cost):  # it will be refused
         return Intent((*before, request), reserve)
     names = tuple([each.account for each in reserve.accounts])
-    reserved = BudgetReserved(reserve.step, reserve.attempt, names, reserve.tokens, reserve.cost, reserve.credits)
+    reserved = BudgetReserved(
+        step=reserve.step,
+        attempt=reserve.attempt,
+        accounts=names,
+        tokens=reserve.tokens,
+        cost=reserve.cost,
+        credits=reserve.credits,
+    )
     return Intent((*before, reserved, request), reserve)
 
 
@@ -104,7 +119,15 @@ def _cap_wait(state: RunState, wait: Wait, short: AccountShortage) -> Wait:
 def make_shortage(short: AccountShortage) -> Shortage:
     """Return the shortage as events record it."""
     wanted = short.wanted if isfinite(short.wanted) else None
-    return Shortage(short.account, short.kind, short.ceiling, short.used, short.reserved, wanted, short.resets_at)
+    return Shortage(
+        account=short.account,
+        kind=short.kind,
+        ceiling=short.ceiling,
+        used=short.used,
+        reserved=short.reserved,
+        wanted=wanted,
+        resets_at=short.resets_at,
+    )
 
 
 def _finish(state: RunState, short: AccountShortage) -> Finish:
@@ -117,7 +140,15 @@ def _finish(state: RunState, short: AccountShortage) -> Finish:
         return Finish(outcome)
     if short.kind == "cost":
         return Finish(outcome, (BudgetExhausted(short.account, short.ceiling, short.used, wanted, unpriced),))
-    event = QuotaExceeded(short.account, short.kind, short.ceiling, short.used, wanted, short.resets_at, unpriced)
+    event = QuotaExceeded(
+        account=short.account,
+        kind=short.kind,
+        ceiling=short.ceiling,
+        used=short.used,
+        wanted=wanted,
+        resets_at=short.resets_at,
+        unpriced=unpriced,
+    )
     return Finish(outcome, (event,))
 
 

@@ -20,17 +20,17 @@ _STRICTNESS: dict[SandboxMode, int] = {"off": 0, "auto": 1, "required": 2}
 def make_lineage(parent: RunState, call_id: str, role: Role) -> Lineage:
     above = parent.lineage
     return Lineage(
-        parent.root,
-        1 if above is None else above.depth + 1,
-        call_id,
-        role,
-        (*(() if above is None else above.agents), parent.agent.name),
-        () if role in EVALUATOR_ROLES else tuple(parent.tools),
-        (*(() if above is None else above.approvals), parent.agent.approvals),
-        parent.tree.ceilings,
-        _inherited_quotas(parent),
-        (0 if above is None else above.steps_before) + parent.steps_of_tree,
-        (*(() if above is None else above.above), Ancestor(parent.origin.run_id, call_id)),
+        root=parent.root,
+        depth=1 if above is None else above.depth + 1,
+        call_id=call_id,
+        role=role,
+        agents=(*(() if above is None else above.agents), parent.agent.name),
+        tools=() if role in EVALUATOR_ROLES else tuple(parent.tools),
+        approvals=(*(() if above is None else above.approvals), parent.agent.approvals),
+        ceilings=parent.tree.ceilings,
+        quotas=_inherited_quotas(parent),
+        steps_before=(0 if above is None else above.steps_before) + parent.steps_of_tree,
+        above=(*(() if above is None else above.above), Ancestor(parent.origin.run_id, call_id)),
     )
 
 

@@ -125,7 +125,18 @@ class Ledger:
         in_cycle = _repeats_in_cycles(self.recent)
         in_a_row = self.signature[1]
         is_new = occurrence == 1 and in_a_row == 1 and not in_cycle
-        return Call(use, use.call_id, name, key, occurrence, in_a_row, self.world, is_new, in_cycle, polls)
+        return Call(
+            use=use,
+            call_id=use.call_id,
+            name=name,
+            key=key,
+            occurrence=occurrence,
+            consecutive=in_a_row,
+            world=self.world,
+            is_new=is_new,
+            in_cycle=in_cycle,
+            polls=polls,
+        )
 
     def add_result(self, call: Call, result: ToolResult, content: str, spec: ToolSpec | None) -> bool:
         """Add the result of a call. Return whether it is progress: the result is new, or the call had an effect

@@ -102,7 +102,16 @@ class EmulatedReply:
             dropped = tuple(call.name for call in calls)
         raw_stop = whole.raw_stop if stop == "other" else None
         excess, refusal = self._parser.excess, whole.refusal
-        return Completed(tuple(parts), stop, whole.usage, raw_stop, dropped, excess, refusal, whole.window_full)
+        return Completed(
+            parts=tuple(parts),
+            stop=stop,
+            usage=whole.usage,
+            raw_stop=raw_stop,
+            dropped_calls=dropped,
+            excess_calls=excess,
+            refusal=refusal,
+            window_full=whole.window_full,
+        )
 
     def usage(self, sent_bytes: int) -> Usage:
         """Return the usage reported by the provider, or else an estimate."""

@@ -227,5 +227,10 @@ def _start_reply(request: ModelRequest) -> TaggedReply:
 
 
 FORMAT = WireFormat(
-    WIRE_FORMAT, "/messages", encode_request, _start_reply, {"anthropic-version": VERSION}, _key_headers
+    name=WIRE_FORMAT,
+    path="/messages",
+    encode=encode_request,
+    reply=_start_reply,
+    headers={"anthropic-version": VERSION},
+    credentials=_key_headers,
 )

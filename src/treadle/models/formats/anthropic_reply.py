@@ -289,7 +289,16 @@ class AnthropicReply:
         raw_stop = ending.word_for(stop)
         dropped = self._list_dropped_calls()
         usage, refusal = self.usage(sent_bytes), ending.refusal
-        return Completed(tuple(parts), stop, usage, raw_stop, dropped, self._excess, refusal, ending.window_full)
+        return Completed(
+            parts=tuple(parts),
+            stop=stop,
+            usage=usage,
+            raw_stop=raw_stop,
+            dropped_calls=dropped,
+            excess_calls=self._excess,
+            refusal=refusal,
+            window_full=ending.window_full,
+        )
 
     def _list_dropped_calls(self) -> tuple[str, ...]:
         """Return the names of the calls left out because the reply was cut or filtered."""

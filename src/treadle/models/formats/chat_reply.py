@@ -286,7 +286,16 @@ class ChatReply:
         raw_stop = ending.word_for(stop)
         dropped = () if may_run else self._calls.names
         usage, refusal = self.usage(sent_bytes), ending.refusal
-        return Completed(tuple(parts), stop, usage, raw_stop, dropped, excess, refusal, ending.window_full)
+        return Completed(
+            parts=tuple(parts),
+            stop=stop,
+            usage=usage,
+            raw_stop=raw_stop,
+            dropped_calls=dropped,
+            excess_calls=excess,
+            refusal=refusal,
+            window_full=ending.window_full,
+        )
 
     def _build_thinking(self) -> list[Part]:
         details = self._details.build() if self._details is not None else None

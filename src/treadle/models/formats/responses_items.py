@@ -158,4 +158,13 @@ class OpenItem:
             field = "reasoning_text"
         elif self.sealed is None:
             field = "summary_text" if self.summary else "reasoning_text"
-        return Thinking(text, provider, model, None, self.sealed, self.id, field, details)
+        return Thinking(
+            text=text,
+            provider=provider,
+            model=model,
+            signature=None,
+            sealed=self.sealed,
+            item_id=self.id,
+            field=field,
+            details=details,
+        )

@@ -196,8 +196,10 @@ class _Migration:
                     last = self._find_last_number(table)
                     await target.execute(
                         "SELECT setval(pg_get_serial_sequence($1, $2), greatest($3::BIGINT, 1), $3::BIGINT > 0)",
-                        f"{STAGING_SCHEMA}.{table.name}", table.identity, last,
-                    )  # fmt: skip
+                        f"{STAGING_SCHEMA}.{table.name}",
+                        table.identity,
+                        last,
+                    )
             await target.execute(f"DROP TABLE {STAGING_SCHEMA}.moving")
             await _refuse_occupied(target, self._url)
             await target.execute(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")

@@ -36,7 +36,13 @@ class PostgresAccounts:
             if used >= ceiling:
                 pairs = None if buckets is None else msgspec.json.decode(buckets, type=tuple[tuple[int, int], ...])
                 return AccountStanding(
-                    unescape_nul(account), kind, ceiling, used, reserved, wants, pairs
+                    account=unescape_nul(account),
+                    kind=kind,
+                    ceiling=ceiling,
+                    used=used,
+                    reserved=reserved,
+                    wants=wants,
+                    buckets=pairs,
                 ).to_shortage()
         return None
 
@@ -44,7 +50,15 @@ class PostgresAccounts:
         found = await self._database.row("balance", account, self._now())
         assert found is not None, "an aggregate always returns a row"
         cost, credits, used, reserved_cost, reserved_credits, reserved_tokens = found
-        return Balance(account, cost, credits, int(used), reserved_cost, reserved_credits, reserved_tokens)
+        return Balance(
+            account=account,
+            cost=cost,
+            credits=credits,
+            tokens=int(used),
+            reserved_cost=reserved_cost,
+            reserved_credits=reserved_credits,
+            reserved_tokens=reserved_tokens,
+        )
 
     async def usage(self, filter: UsageFilter = ALL_USAGE) -> Sequence[Used]:
         agents = None if filter.agents is None else list(filter.agents)

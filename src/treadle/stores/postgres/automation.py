@@ -166,7 +166,14 @@ def _to_inbound_webhook(row: PostgresRow) -> InboundWebhook:
     hook_id, name, agent, message, session, created_at, owner, scheme = row
     place = None if session is None else unescape_nul(session)
     return InboundWebhook(
-        hook_id, unescape_nul(name), unescape_nul(agent), unescape_nul(message), place, created_at, owner, scheme
+        hook_id=hook_id,
+        name=unescape_nul(name),
+        agent=unescape_nul(agent),
+        message=unescape_nul(message),
+        session=place,
+        created_at=created_at,
+        owner=owner,
+        scheme=scheme,
     )
 
 
@@ -174,19 +181,19 @@ def _to_webhook(row: PostgresRow) -> Webhook:
     webhook_id, url, events, agents, created_at, position, *rest = row
     most_attempts, attempts, first_failed_at, retry_at, delivered_at, problem, disabled = rest
     return Webhook(
-        webhook_id,
-        unescape_nul(url),
-        _to_names(events),
-        None if agents is None else _to_names(agents),
-        created_at,
-        position,
-        most_attempts,
-        attempts,
-        first_failed_at,
-        retry_at,
-        delivered_at,
-        unescape_nul(problem),
-        disabled,
+        webhook_id=webhook_id,
+        url=unescape_nul(url),
+        events=_to_names(events),
+        agents=None if agents is None else _to_names(agents),
+        created_at=created_at,
+        position=position,
+        most_attempts=most_attempts,
+        attempts=attempts,
+        first_failed_at=first_failed_at,
+        retry_at=retry_at,
+        delivered_at=delivered_at,
+        problem=unescape_nul(problem),
+        disabled=disabled,
     )
 
 
@@ -197,5 +204,13 @@ def _to_names(listed: str) -> tuple[Any, ...]:
 def _to_dead_letter(row: PostgresRow) -> DeadLetter:
     webhook_id, event_id, run_id, sequence, type_, attempts, reason, died_at, queued = row
     return DeadLetter(
-        webhook_id, event_id, run_id, sequence, type_, attempts, unescape_nul(reason), died_at, queued
+        webhook_id=webhook_id,
+        event_id=event_id,
+        run_id=run_id,
+        sequence=sequence,
+        type=type_,
+        attempts=attempts,
+        reason=unescape_nul(reason),
+        died_at=died_at,
+        queued=queued,
     )

@@ -86,5 +86,13 @@ def _to_tombstone(row: PostgresRow) -> Tombstone:
     session_id, agent, *counts, at, by = row
     runs, events, memories, first_at, latest_at = counts
     return Tombstone(
-        session_id, unescape_nul(agent), runs, events, memories, first_at, latest_at, at, unescape_nul(by)
+        session_id=session_id,
+        agent=unescape_nul(agent),
+        runs=runs,
+        events=events,
+        memories=memories,
+        first_at=first_at,
+        latest_at=latest_at,
+        deleted_at=at,
+        deleted_by=unescape_nul(by),
     )

@@ -326,7 +326,12 @@ def _build_advance(advance: Advance, held: HeldRun | None) -> BatchOperation:
         more = [new.events for new in advance.begin] + [(tell.event,) for tell in advance.tell]
         operation.drafts = [*operation.drafts, *(draft for events in more for draft in events)]
     plain = PlainAdvance(
-        run_id, held.number if held else 0, advance.epoch, advance.seen, len(advance.facts), len(advance.intents)
+        run_id=run_id,
+        number=held.number if held else 0,
+        epoch=advance.epoch,
+        seen=advance.seen,
+        facts=len(advance.facts),
+        intents=len(advance.intents),
     )
     if header or not operation.drafts or advance.seen > NO_LIMIT - plain.events:
         operation.header = encode_header({**plain.header(), **header})

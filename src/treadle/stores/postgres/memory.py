@@ -261,6 +261,14 @@ def _build_query(term: Term) -> str:
 def _to_memory(row: Any) -> Memory:
     memory_id, agent_id, kind, text, created_at, source, used_at, uses, pinned, *rest = row
     return Memory(
-        unescape_nul(memory_id), agent_id, kind, unescape_nul(text),
-        created_at, source, used_at, uses, pinned, *rest,
-    )  # fmt: skip
+        unescape_nul(memory_id),
+        agent_id,
+        kind,
+        unescape_nul(text),
+        created_at,
+        source,
+        used_at,
+        uses,
+        pinned,
+        *rest,
+    )

@@ -82,7 +82,16 @@ class PostgresRuns:
 
 def to_event(origin: Origin, record: tuple[Any, ...]) -> Event:
     sequence, event_id, timestamp, type_, version, raw = record
-    return Event(event_id, timestamp, origin, sequence, type_, decode_data(type_, raw, version), raw, version)
+    return Event(
+        event_id=event_id,
+        timestamp=timestamp,
+        origin=origin,
+        sequence=sequence,
+        type=type_,
+        data=decode_data(type_, raw, version),
+        raw=raw,
+        version=version,
+    )
 
 
 def to_run_record(row: PostgresRow) -> RunRecord:

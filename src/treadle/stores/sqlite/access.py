@@ -103,17 +103,17 @@ def _text(value: object) -> str | None:
 def to_token_record(row: Any) -> TokenRecord:
     token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user = row
     return TokenRecord(
-        token_id,
-        name,
-        tuple(msgspec.json.decode(scopes)),
-        None if agents is None else tuple(msgspec.json.decode(agents)),
-        created_at,
-        expires_at,
-        revoked_at,
-        None if quotas is None else msgspec.json.decode(quotas, type=Quotas),
-        owner,
-        visibility,
-        bool(multi_user),
+        token_id=token_id,
+        name=name,
+        scopes=tuple(msgspec.json.decode(scopes)),
+        agents=None if agents is None else tuple(msgspec.json.decode(agents)),
+        created_at=created_at,
+        expires_at=expires_at,
+        revoked_at=revoked_at,
+        quotas=None if quotas is None else msgspec.json.decode(quotas, type=Quotas),
+        owner=owner,
+        visibility=visibility,
+        multi_user=bool(multi_user),
     )
 
 

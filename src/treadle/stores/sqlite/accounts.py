@@ -54,7 +54,15 @@ class SqliteAccounts:
             ).fetchall()[0]
             since = find_oldest_bucket(self._clock.now(), TOKEN_BUCKET_SECONDS, HOUR_SECONDS)
             used = sum(amount for _, amount in db.execute(SQL["window"], (account, "tokens", since)))
-            return Balance(account, cost, credits, used, reserved_cost, reserved_credits, tokens)
+            return Balance(
+                account=account,
+                cost=cost,
+                credits=credits,
+                tokens=used,
+                reserved_cost=reserved_cost,
+                reserved_credits=reserved_credits,
+                reserved_tokens=tokens,
+            )
 
         return await self._writer.read(work)
 

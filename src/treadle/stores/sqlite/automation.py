@@ -178,19 +178,19 @@ def _to_webhook(row: Any) -> Webhook:
     webhook_id, url, events, agents, *rest = row
     created_at, position, most_attempts, attempts, first_failed_at, retry_at, delivered_at, problem, disabled = rest
     return Webhook(
-        WebhookId(webhook_id),
-        url,
-        tuple(msgspec.json.decode(events)),
-        None if agents is None else tuple(msgspec.json.decode(agents)),
-        created_at,
-        position,
-        most_attempts,
-        attempts,
-        first_failed_at,
-        retry_at,
-        delivered_at,
-        problem,
-        bool(disabled),
+        webhook_id=WebhookId(webhook_id),
+        url=url,
+        events=tuple(msgspec.json.decode(events)),
+        agents=None if agents is None else tuple(msgspec.json.decode(agents)),
+        created_at=created_at,
+        position=position,
+        most_attempts=most_attempts,
+        attempts=attempts,
+        first_failed_at=first_failed_at,
+        retry_at=retry_at,
+        delivered_at=delivered_at,
+        problem=problem,
+        disabled=bool(disabled),
     )
 
 

@@ -188,7 +188,9 @@ class SqliteJournal:
         for new in advance.begin:
             self._insert_run(transaction, new)
         told = self._deliver_messages(transaction, advance.tell)
-        return AppendResult(row.origin, drafts, advanced, wakes, advance.begin, told)
+        return AppendResult(
+            origin=row.origin, drafts=drafts, advanced=advanced, wakes=wakes, begun=advance.begin, told=told
+        )
 
     def _deliver_messages(self, transaction: Transaction, told: Sequence[RunMessage]) -> tuple[DeliveredEvent, ...]:
         delivered: list[DeliveredEvent] = []
@@ -366,7 +368,16 @@ def _is_cancelled(transaction: Transaction, row: RunRow) -> bool:
 
 def to_event(origin: Origin, record: Any) -> Event:
     sequence, event_id, timestamp, type_, version, raw = record
-    return Event(event_id, timestamp, origin, sequence, type_, decode_data(type_, raw, version), raw, version)
+    return Event(
+        event_id=event_id,
+        timestamp=timestamp,
+        origin=origin,
+        sequence=sequence,
+        type=type_,
+        data=decode_data(type_, raw, version),
+        raw=raw,
+        version=version,
+    )
 
 
 def _decode_messages(said: list[Any]) -> tuple[Message, ...]:

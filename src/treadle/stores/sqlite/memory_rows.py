@@ -75,10 +75,18 @@ def _project_saved(db: SqliteDatabase, run: int, draft: Draft) -> None:
         if db.execute(SQL["repeat_memory"], repeated).fetchall():
             return
     fact = Memory(
-        memory.memory_id, memory.agent_id, "long_term", memory.text, at, data.source,
-        pinned=data.pinned, session_id=memory.session_id, run_id=memory.run_id, owner=memory.owner,
+        memory_id=memory.memory_id,
+        agent_id=memory.agent_id,
+        kind="long_term",
+        text=memory.text,
+        created_at=at,
+        source=data.source,
+        pinned=data.pinned,
+        session_id=memory.session_id,
+        run_id=memory.run_id,
+        owner=memory.owner,
         workspace=memory.workspace,
-    )  # fmt: skip
+    )
     if not insert_memory(db, fact):
         same = (at, data.pinned, fact.agent_id, fact.owner, fact.workspace, compute_digest(fact.text))
         db.execute(SQL["repeat_same_memory"], same).fetchall()

@@ -88,9 +88,23 @@ def list_standings(
                 account, "tokens", *sums, find_reset_time("tokens", used, sum(sums[1:]) - sums[0])
             )
         if ceilings.credits is not None:
-            yield AccountShortage(account, "credits", ceilings.credits, credits, reserved_credits, wanted.credits)
+            yield AccountShortage(
+                account=account,
+                kind="credits",
+                ceiling=ceilings.credits,
+                used=credits,
+                reserved=reserved_credits,
+                wanted=wanted.credits,
+            )
         if ceilings.cost is not None:
-            yield AccountShortage(account, "cost", ceilings.cost, cost, reserved_cost, wanted.cost)
+            yield AccountShortage(
+                account=account,
+                kind="cost",
+                ceiling=ceilings.cost,
+                used=cost,
+                reserved=reserved_cost,
+                wanted=wanted.cost,
+            )
     if wanted.calls and ceilings.calls is not None:
         used = db.execute(
             SQL["window"], (account, "calls", find_oldest_bucket(now, CALL_BUCKET_SECONDS, MINUTE_SECONDS))
@@ -98,9 +112,23 @@ def list_standings(
         sums = ceilings.calls, sum(amount for _, amount in used), 0, wanted.calls
         yield AccountShortage(account, "calls", *sums, find_reset_time("calls", used, sum(sums[1:]) - sums[0]))
     if wanted.steps and ceilings.steps is not None:
-        yield AccountShortage(account, "steps", ceilings.steps, _sum_bucket(db, account, "steps"), 0, wanted.steps)
+        yield AccountShortage(
+            account=account,
+            kind="steps",
+            ceiling=ceilings.steps,
+            used=_sum_bucket(db, account, "steps"),
+            reserved=0,
+            wanted=wanted.steps,
+        )
     if wanted.runs and ceilings.runs is not None:
-        yield AccountShortage(account, "runs", ceilings.runs, _sum_bucket(db, account, "runs"), 0, wanted.runs)
+        yield AccountShortage(
+            account=account,
+            kind="runs",
+            ceiling=ceilings.runs,
+            used=_sum_bucket(db, account, "runs"),
+            reserved=0,
+            wanted=wanted.runs,
+        )
 
 
 def _sum_bucket(db: SqliteDatabase, account: str, kind: str) -> int:

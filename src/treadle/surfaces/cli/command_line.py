@@ -314,7 +314,15 @@ def _parameter(parameter: inspect.Parameter) -> Parameter:
     elif issubclass(kind, Enum):
         choices = tuple(str(each.value) for each in kind)
     default = parameter.default if has_default else None
-    return Parameter(parameter.name, kind, choices, repeats, has_default, default, declared)
+    return Parameter(
+        name=parameter.name,
+        kind=kind,
+        choices=choices,
+        repeats=repeats,
+        optional=has_default,
+        default=default,
+        declared=declared,
+    )
 
 
 def _without_none(annotation: Any) -> Any:

@@ -80,7 +80,15 @@ class FollowOptions(Struct, frozen=True):
         """Return the follower of a run, which asks its questions here."""
         printer = self.make_printer()
         questions = RunQuestions(access.client, access.home, printer, self.prompt(stop), self.decision)
-        return Follower(access, printer, stop, questions, endpoint_option(self.base_url), recorded, self.on_stop)
+        return Follower(
+            access=access,
+            printer=printer,
+            stop=stop,
+            questions=questions,
+            resume_options=endpoint_option(self.base_url),
+            recorded=recorded,
+            on_stop=self.on_stop,
+        )
 
     def make_printer(self) -> Printer:
         if self.json:

@@ -249,7 +249,14 @@ def _frame(event: Event, position: int | None) -> tuple[bytes, bytes, bytes]:
 
 def read_run(record: RunRecord, after: int, context: Context, memory: ReaderMemory) -> Batches:
     return context.service.batches(
-        StreamReader(record.origin.run_id, after, MAX_EVENTS_BEHIND, GATHER_SECONDS, record, memory)
+        StreamReader(
+            run_id=record.origin.run_id,
+            after=after,
+            backlog=MAX_EVENTS_BEHIND,
+            gather_seconds=GATHER_SECONDS,
+            record=record,
+            memory=memory,
+        )
     )
 
 

@@ -35,13 +35,37 @@ class Colours(NamedTuple):
 
 
 _DARK = Colours(
-    "#14161b", "#1c1f26", "#232730", "#d7dae0", "#858d9b", "#7fb4ff", "#7fb4ff", "#8fd19e", "#e5c07b", "#ef8a8a",
-    "#c8a2f0", "#17301f", "#3a1c20", "#2f4a6d",
-)  # fmt: skip
+    background="#14161b",
+    surface="#1c1f26",
+    panel="#232730",
+    text="#d7dae0",
+    dim="#858d9b",
+    accent="#7fb4ff",
+    blue="#7fb4ff",
+    green="#8fd19e",
+    yellow="#e5c07b",
+    red="#ef8a8a",
+    purple="#c8a2f0",
+    added="#17301f",
+    removed="#3a1c20",
+    select="#2f4a6d",
+)
 _LIGHT = Colours(
-    "#fbfbf9", "#f1f1ee", "#e7e7e3", "#24272d", "#666c76", "#0b5cad", "#0b5cad", "#1a7038", "#8a5a00", "#b3261e",
-    "#7a3ea8", "#dff3e3", "#fbe1e0", "#c5dcf7",
-)  # fmt: skip
+    background="#fbfbf9",
+    surface="#f1f1ee",
+    panel="#e7e7e3",
+    text="#24272d",
+    dim="#666c76",
+    accent="#0b5cad",
+    blue="#0b5cad",
+    green="#1a7038",
+    yellow="#8a5a00",
+    red="#b3261e",
+    purple="#7a3ea8",
+    added="#dff3e3",
+    removed="#fbe1e0",
+    select="#c5dcf7",
+)
 
 _PLAIN_COLOURS = Colours(*["ansi_default"] * 14)
 

@@ -23,7 +23,14 @@ async def a_token_is_found_by_its_digest(harness: FullStoreHarness) -> None:
     async with open_full_store_twice(harness) as (one, two):
         plain = TokenRecord(TokenId("tok_b"), "n\x00me", ("read",), None, 1.5)
         bound = TokenRecord(
-            TokenId("tok_a"), "two", ("read", "run"), ("ada", "a'\"b"), 2.5, 9.5, None, Quotas(credits=5.5)
+            token_id=TokenId("tok_a"),
+            name="two",
+            scopes=("read", "run"),
+            agents=("ada", "a'\"b"),
+            created_at=2.5,
+            expires_at=9.5,
+            revoked_at=None,
+            quotas=Quotas(credits=5.5),
         )
         await one.kept.tokens.add(plain, DIGEST)
         await one.kept.tokens.add(bound, b"other")

@@ -49,7 +49,9 @@ async def a_reservation_that_does_not_fit_is_refused_with_its_intents(harness: S
         assert await try_to_reserve(process, first, make_reservation(0.75)) is None
         advanced = await process.advance(second, 2, [make_step(1)], [REQUEST], reserve=make_reservation(0.5))
         assert (advanced.accepted, advanced.sequence, advanced.delivered) == (False, 3, ())
-        assert advanced.refused == AccountShortage("tree/one", "cost", 1.0, 0.0, 0.75, 0.5)
+        assert advanced.refused == AccountShortage(
+            account="tree/one", kind="cost", ceiling=1.0, used=0.0, reserved=0.75, wanted=0.5
+        )
         assert (await process.types(second.origin.run_id))[2:] == ["step_start"]
         assert await read_money(process) == (0, 0.75)
         assert await try_to_reserve(process, second, make_reservation(0.25), seen=3) is None, (
@@ -140,7 +142,12 @@ async def credits_are_charged_separately(harness: StoreHarness) -> None:
         opening = (process.draft(RunQueued(AGENT, credits_per_dollar=10.0)), process.draft(UserMessage(user("hi"))))
         claim = await process.claim(await process.store.submit(process.origin(), opening))
         bound = Ceilings("agent/bound", credits=5.0)
-        assert await try_to_reserve(process, claim, Reserve((bound,), 1, 1, 10, 0.25, 2.5)) is None
+        assert (
+            await try_to_reserve(
+                process, claim, Reserve(accounts=(bound,), step=1, attempt=1, tokens=10, cost=0.25, credits=2.5)
+            )
+            is None
+        )
         assert (await read_standing(process, bound)).reserved == 2.5
         await process.advance(claim, 3, [make_reply(10, 0.125)])
         short = await read_standing(process, bound)
@@ -273,7 +280,9 @@ async def steps_and_runs_count_forever(harness: StoreHarness) -> None:
             short = await try_to_reserve(
                 process, await claim_new_run(process), Reserve((bound,), 1, 1, **{kind: 1})
             )
-            assert short == AccountShortage(bound.account, kind, 3, 3, 0, 1)
+            assert short == AccountShortage(
+                account=bound.account, kind=kind, ceiling=3, used=3, reserved=0, wanted=1
+            )
             unbound = Ceilings(bound.account, cost=1.0)
             assert (
                 await try_to_reserve(process, await claim_new_run(process), Reserve((unbound,), 1, 1, **{kind: 9}))

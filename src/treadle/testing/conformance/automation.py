@@ -20,11 +20,36 @@ NOON = 1_800_000_000.123456
 """A tick with a fractional second, which must not be rounded."""
 DAILY = Schedule(ScheduleId("sch_b"), "ada", "go\x00on", Timing("0 12 * * *", "Europe/Paris", 5.5), NOON)
 BEAT = Schedule(
-    ScheduleId("sch_a"), "bob", "look", Timing(600.0, "UTC", 1.0), None, SessionId("ses_1"), True, paused=True
+    schedule_id=ScheduleId("sch_a"),
+    agent="bob",
+    message="look",
+    timing=Timing(600.0, "UTC", 1.0),
+    next_at=None,
+    session_id=SessionId("ses_1"),
+    is_heartbeat=True,
+    paused=True,
 )
-HOOK = InboundWebhook(HookId("hook_b"), "name", "ada", "{{payload}}\x00", None, 1.0)
-WEBHOOK = Webhook(WebhookId("web_b"), "https://x/", ("run_*", "a'b"), None, 1.5, 7)
-LETTER = DeadLetter(WEBHOOK.webhook_id, EventId("evt_1"), RunId("run_1"), 3, "run_end", 2, "it\x00said no", 9.5)
+HOOK = InboundWebhook(
+    hook_id=HookId("hook_b"), name="name", agent="ada", message="{{payload}}\x00", session=None, created_at=1.0
+)
+WEBHOOK = Webhook(
+    webhook_id=WebhookId("web_b"),
+    url="https://x/",
+    events=("run_*", "a'b"),
+    agents=None,
+    created_at=1.5,
+    position=7,
+)
+LETTER = DeadLetter(
+    webhook_id=WEBHOOK.webhook_id,
+    event_id=EventId("evt_1"),
+    run_id=RunId("run_1"),
+    sequence=3,
+    type="run_end",
+    attempts=2,
+    reason="it\x00said no",
+    died_at=9.5,
+)
 
 
 # ── Schedules ──────────────────────────────────────────────────────────────────────────────────────
@@ -91,7 +116,17 @@ async def only_one_of_concurrent_callers_gets_a_tick(harness: FullStoreHarness) 
 async def hooks_are_stored_unchanged(harness: FullStoreHarness) -> None:
     """The oldest come first."""
     async with open_full_store(harness) as desk:
-        hooks, other = desk.kept.hooks, InboundWebhook(HookId("hook_a"), "n", "bob", "m", "{{payload.x}}", 1.0)
+        hooks, other = (
+            desk.kept.hooks,
+            InboundWebhook(
+                hook_id=HookId("hook_a"),
+                name="n",
+                agent="bob",
+                message="m",
+                session="{{payload.x}}",
+                created_at=1.0,
+            ),
+        )
         await hooks.add(HOOK)
         await hooks.add(other)
         assert list(await hooks.list()) == [HOOK, other]

@@ -49,11 +49,22 @@ async def a_deleted_session_leaves_nothing(harness: FullStoreHarness) -> None:
             asked = IdempotentRequest(None, "POST", f"k{number}")
             await desk.kept.requests.begin(asked, b"d", 5e9)
             await desk.kept.requests.answer(asked, StoredResponse(b"d", 202, f'{{"id": "{named}"}}'.encode()))
-        webhook = Webhook(WebhookId("w"), "https://x/", ("*",), None, 1.0, 0)
+        webhook = Webhook(
+            webhook_id=WebhookId("w"), url="https://x/", events=("*",), agents=None, created_at=1.0, position=0
+        )
         await desk.kept.webhooks.add(webhook)
         for run_id in (gone, kept):
             event = (await desk.gapless(run_id))[0]
-            letter = DeadLetter(webhook.webhook_id, event.event_id, run_id, 1, event.type, 1, "no", 1.0)
+            letter = DeadLetter(
+                webhook_id=webhook.webhook_id,
+                event_id=event.event_id,
+                run_id=run_id,
+                sequence=1,
+                type=event.type,
+                attempts=1,
+                reason="no",
+                died_at=1.0,
+            )
             await desk.kept.webhooks.move(webhook, letter)
         position = await desk.store.position()
         [tombstone] = await desk.kept.deletions.delete(SessionId("ses_gone"), BY)

@@ -25,7 +25,15 @@ from treadle.testing.conformance.store_harness import (
 def make_memory(number: int, text: str, agent: AgentId = AGENT, session: str | None = None) -> Memory:
     """Return a fact that a user has added."""
     session_id = None if session is None else SessionId(session)
-    return Memory(f"mem_{number}", agent, "long_term", text, float(number), "person", session_id=session_id)
+    return Memory(
+        memory_id=f"mem_{number}",
+        agent_id=agent,
+        kind="long_term",
+        text=text,
+        created_at=float(number),
+        source="person",
+        session_id=session_id,
+    )
 
 
 def make_unit_vector(*numbers: float) -> list[float]:
@@ -100,7 +108,18 @@ async def stored_memories_are_read_back_unchanged(harness: FullStoreHarness) -> 
     async with open_full_store(harness) as desk:
         texts = ["a\x00b \x1a0", "'); DROP TABLE memories; --", "\U0001f989 \u202e ä", "x" * 100_000]
         made = [
-            Memory(f"mem_{n}", AGENT, "journal", text, n + 0.1, "import", 9.5, 3, True, SessionId("s"))
+            Memory(
+                memory_id=f"mem_{n}",
+                agent_id=AGENT,
+                kind="journal",
+                text=text,
+                created_at=n + 0.1,
+                source="import",
+                used_at=9.5,
+                uses=3,
+                pinned=True,
+                session_id=SessionId("s"),
+            )
             for n, text in enumerate(texts)
         ]
         assert await desk.memories.add(made) == len(made)

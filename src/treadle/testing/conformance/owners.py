@@ -50,7 +50,15 @@ def scope_of(owner: UserId) -> MemoryScope:
 
 def make_fact(number: int, text: str, owner: UserId) -> Memory:
     """Return a fact that was added for a user."""
-    return Memory(f"mem_{number}", AGENT, "long_term", text, float(number), "person", owner=owner)
+    return Memory(
+        memory_id=f"mem_{number}",
+        agent_id=AGENT,
+        kind="long_term",
+        text=text,
+        created_at=float(number),
+        source="person",
+        owner=owner,
+    )
 
 
 # ── Runs and sessions ──────────────────────────────────────────────────────────────────────────────
@@ -260,7 +268,18 @@ async def memories_can_be_assigned_to_another_owner(harness: FullStoreHarness) -
         await desk.memories.add(
             [make_fact(1, "one", LOCAL_USER), make_fact(2, "two", LOCAL_USER), make_fact(3, "two", "alice")]
         )
-        used = Memory("mem_4", AGENT, "long_term", "four", 4.0, "person", 9.0, 3, True, owner="bob")
+        used = Memory(
+            memory_id="mem_4",
+            agent_id=AGENT,
+            kind="long_term",
+            text="four",
+            created_at=4.0,
+            source="person",
+            used_at=9.0,
+            uses=3,
+            pinned=True,
+            owner="bob",
+        )
         await desk.memories.add([used, make_fact(5, "four", "alice")])
         await _embed(desk, scope_of(LOCAL_USER))
         assert await desk.memories.assign(Assignment("alice", before=LOCAL_USER)) == Assigned(1, 1)

@@ -17,12 +17,16 @@ A_LOT = 1e9
 
 
 def make_reply(tokens: int, cost: float) -> LlmResponse:
-    return LlmResponse(1, 1, (Text("hello"),), "end_turn", Usage(tokens), 0, cost=cost)
+    return LlmResponse(
+        step=1, attempt=1, parts=(Text("hello"),), stop="end_turn", usage=Usage(tokens), duration_ms=0, cost=cost
+    )
 
 
 def make_reservation(cost: float, tokens: int = 100, ceiling: float = 1.0, account: str = "tree/one") -> Reserve:
     """Return a reservation of dollars in an account with this ceiling."""
-    return Reserve((Ceilings(account, cost=ceiling),), 1, 1, tokens, cost, cost * 10)
+    return Reserve(
+        accounts=(Ceilings(account, cost=ceiling),), step=1, attempt=1, tokens=tokens, cost=cost, credits=cost * 10
+    )
 
 
 async def claim_new_run(process: StoreProcess) -> Claim:
@@ -44,7 +48,15 @@ async def read_standing(process: StoreProcess, ceilings: Ceilings) -> AccountSho
     """Return the state of an account, as reported by a refusal."""
     claim = await claim_new_run(process)
     calls = 0 if ceilings.calls is None else 10**9
-    wanted = Reserve((ceilings,), 1, 1, 0 if calls else 10**9, A_LOT, A_LOT, calls)
+    wanted = Reserve(
+        accounts=(ceilings,),
+        step=1,
+        attempt=1,
+        tokens=0 if calls else 10**9,
+        cost=A_LOT,
+        credits=A_LOT,
+        calls=calls,
+    )
     short = await try_to_reserve(process, claim, wanted)
     assert short is not None
     return short

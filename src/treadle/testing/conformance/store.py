@@ -143,15 +143,15 @@ class StoreProcess:
         """Append as the owner of the claim."""
         return await self.store.advance(
             Advance(
-                claim.origin.run_id,
-                claim.epoch,
-                seen,
-                tuple(self.draft(data) for data in facts),
-                tuple(self.draft(data) for data in intents),
-                release,
-                reserve,
-                tuple(begin),
-                tuple(tell),
+                run_id=claim.origin.run_id,
+                epoch=claim.epoch,
+                seen=seen,
+                facts=tuple(self.draft(data) for data in facts),
+                intents=tuple(self.draft(data) for data in intents),
+                release=release,
+                reserve=reserve,
+                begin=tuple(begin),
+                tell=tuple(tell),
             )
         )
 

@@ -34,7 +34,15 @@ def _in(workspace: WorkspaceId | None) -> MemoryScope:
 
 
 def _make_fact(number: int, text: str, workspace: WorkspaceId) -> Memory:
-    return Memory(f"mem_{number}", AGENT, "long_term", text, float(number), "person", workspace=workspace)
+    return Memory(
+        memory_id=f"mem_{number}",
+        agent_id=AGENT,
+        kind="long_term",
+        text=text,
+        created_at=float(number),
+        source="person",
+        workspace=workspace,
+    )
 
 
 async def a_session_has_the_workspace_of_its_latest_run(harness: FullStoreHarness) -> None:

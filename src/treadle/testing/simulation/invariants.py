@@ -114,7 +114,16 @@ def _events(world: World, id_: int, origin: Origin) -> list[Event]:
         (id_,),
     )
     return [
-        Event(event_id, timestamp, origin, sequence, type_, decode_data(type_, raw, version), raw, version)
+        Event(
+            event_id=event_id,
+            timestamp=timestamp,
+            origin=origin,
+            sequence=sequence,
+            type=type_,
+            data=decode_data(type_, raw, version),
+            raw=raw,
+            version=version,
+        )
         for event_id, timestamp, sequence, type_, version, raw in rows
     ]
 

@@ -124,14 +124,14 @@ class SimulatedProcess:
             SqliteAccounts(writer, world.clock),
         )
         self.deps = EngineDeps(
-            self.journal,
-            self.hub,
-            models,
-            tools,
-            world.clock,
-            world.ids,
-            world.chance.random,
-            name,
+            journal=self.journal,
+            hub=self.hub,
+            models=models,
+            tools=tools,
+            clock=world.clock,
+            ids=world.ids,
+            random=world.chance.random,
+            worker=name,
             approvals=approvals,
             results=SqliteResults(writer),
             sessions=sessions,
@@ -196,7 +196,15 @@ class SimulatedModels:
 
     def resolve(self, model: str, provider: str | None) -> Resolved:
         client: Model = self._client
-        return Resolved("simulated", model, "simulated", "there is no other", client, self._breaker, PROFILE)
+        return Resolved(
+            provider="simulated",
+            model=model,
+            api_mode="simulated",
+            reason="there is no other",
+            client=client,
+            breaker=self._breaker,
+            profile=PROFILE,
+        )
 
 
 class SimulatedModel:

@@ -91,7 +91,14 @@ def _build_request(
             "and back-references are not supported."
         ) from None
     names = None if glob is None else compile_glob(glob)
-    return GrepRequest(expression, names, glob is not None and "/" not in glob, context_lines, files_only, counts)
+    return GrepRequest(
+        expression=expression,
+        names=names,
+        anywhere=glob is not None and "/" not in glob,
+        context_lines=context_lines,
+        files_only=files_only,
+        counts=counts,
+    )
 
 
 def run_search(context: ToolContext, request: GrepRequest, path: str, stopped: Event) -> str:

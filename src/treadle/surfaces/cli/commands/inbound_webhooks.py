@@ -77,7 +77,7 @@ async def add_hook(
     Senders sign requests with it, as the scheme says, and need no access token."""
     secret = None if secret_file is None else read_secret_file(secret_file)
     async with open_admin_caller(current_home()) as caller:
-        new = NewHook(name, agent, message, session, scheme, secret)
+        new = NewHook(name=name, agent=agent, message=message, session=session, scheme=scheme, secret=secret)
         created = await caller.call(inbound_webhooks.CREATE, new)
     return _print_secret(created, json)
 

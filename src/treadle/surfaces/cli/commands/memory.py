@@ -133,7 +133,7 @@ async def add_memory(
     await _refuse_unknown_agent(home, agent)
     place = identify_workspace(_find_folder(home, agent) if workspace is None else workspace)
     async with open_admin_caller(home, open_owning_memory_caller) as caller:
-        wanted = memories.SaveMemory(agent, text, kind, pinned, user, place)
+        wanted = memories.SaveMemory(agent=agent, text=text, kind=kind, pinned=pinned, user=user, workspace=place)
         added = await caller.call(memories.SAVE, wanted)
     saved = SavedMemory(added[0].memory_id if added else None)
     said = f"Saved as {saved.memory_id}, for `{agent}`." if added else f"`{agent}` already remembers this."
@@ -205,7 +205,9 @@ async def assign_memories(
     found = tuple(await find_memories(home, memory_ids)) if memory_ids else None
     place = None if workspace is None else identify_workspace(_require_folder(workspace))
     before = None if from_workspace is None else identify_workspace(from_workspace)
-    wanted = memories.AssignMemories(user, found, agent, from_user, place, before)
+    wanted = memories.AssignMemories(
+        user=user, memory_ids=found, agent=agent, from_user=from_user, workspace=place, from_workspace=before
+    )
     async with open_admin_caller(home, open_owning_memory_caller) as caller:
         assigned = await caller.call(memories.ASSIGN, wanted)
     target = " in ".join([f"`{each}`" for each in (user, place) if each is not None])

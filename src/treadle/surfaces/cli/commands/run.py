@@ -93,17 +93,17 @@ def run(
     if json and plain:
         raise UsageError("--json and --plain exclude each other. Use one of them.")
     request = RunArguments(
-        "" if interactive and not message else read_message(message),
-        agent,
-        model,
-        session,
-        resume,
-        system,
-        tuple(file or ()),
-        None if tools is None else tuple(name.strip() for name in tools.split(",") if name.strip()),
-        tuple(functions or ()),
-        interactive,
-        folder_choice_of(here, there),
-        new,
+        message="" if interactive and not message else read_message(message),
+        agent=agent,
+        model=model,
+        session=session,
+        continues=resume,
+        system=system,
+        files=tuple(file or ()),
+        tools=None if tools is None else tuple(name.strip() for name in tools.split(",") if name.strip()),
+        functions=tuple(functions or ()),
+        interactive=interactive,
+        folder=folder_choice_of(here, there),
+        new=new,
     )
     return RunConversation(request, FollowOptions(json, base_url, decision_of(yes), plain)).hold()

@@ -79,7 +79,9 @@ async def add_schedule(
         )
     async with open_admin_caller(current_home()) as caller:
         session_id = None if session is None else await _find_or_name_session(caller, session)
-        new = NewSchedule(agent, message, every, zone, session_id, deliver)
+        new = NewSchedule(
+            agent=agent, message=message, every=every, zone=zone, session_id=session_id, deliver=deliver
+        )
         view = await caller.call(schedules.CREATE, new)
     print_result(view, f"{view.schedule_id} fires {_next(view)}, while `treadle serve` runs.", json=json)
     return 0

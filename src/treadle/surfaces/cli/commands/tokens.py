@@ -92,14 +92,14 @@ async def create_token(
     for each in agent or ():
         home.refuse_unknown(each)
     new = tokens.CreateToken(
-        name,
-        tuple(scope or DEFAULT_SCOPES),
-        tuple(agent) if agent else None,
-        _expiry(expires),
-        _quotas(tokens_per_hour, tool_calls_per_minute, credit),
-        user,
-        visibility,
-        multi_user,
+        name=name,
+        scopes=tuple(scope or DEFAULT_SCOPES),
+        agents=tuple(agent) if agent else None,
+        expires_at=_expiry(expires),
+        quotas=_quotas(tokens_per_hour, tool_calls_per_minute, credit),
+        user=user,
+        visibility=visibility,
+        multi_user=multi_user,
     )
     async with open_admin_caller(home) as caller:
         record = await caller.call(tokens.CREATE, new)

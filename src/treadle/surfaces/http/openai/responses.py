@@ -203,7 +203,15 @@ async def _current_response(record: RunRecord, request: ApiRequest) -> ResponseO
     [first] = await service.page(origin.run_id, 0, 1)
     assert isinstance(first.data, RunQueued), f"the first event of {origin.run_id} is {first.type}"
     agent, created = first.data.agent, int(record.created_at)
-    answer = RunAnswer(service, agent, origin.run_id, origin.session_id, 0, created, keeps_running=True)
+    answer = RunAnswer(
+        service=service,
+        agent=agent,
+        run_id=origin.run_id,
+        session_id=origin.session_id,
+        after=0,
+        created=created,
+        keeps_running=True,
+    )
     response = _start_response(answer, first.data.instructions)
     if record.outcome is not None:
         return _end_response(response, answer, (await service.wait(origin.run_id))[1])

@@ -165,13 +165,13 @@ async def start_run(run_request: RunRequest, request: ApiRequest) -> RunAnswer:
     record = await service.run(ticket.run_id)
     after = 0 if record.outcome is not None else before.get(ticket.run_id, 0)
     return RunAnswer(
-        service,
-        run_request.agent,
-        ticket.run_id,
-        ticket.session_id,
-        after,
-        int(record.created_at),
-        run_request.keeps_running,
+        service=service,
+        agent=run_request.agent,
+        run_id=ticket.run_id,
+        session_id=ticket.session_id,
+        after=after,
+        created=int(record.created_at),
+        keeps_running=run_request.keeps_running,
     )
 
 
