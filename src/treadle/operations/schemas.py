@@ -1,6 +1,6 @@
 """Types that the requests and views of several entities share."""
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import cache
 from typing import Annotated, Any, Generic, TypeVar, get_args
 
@@ -92,4 +92,8 @@ def make_view(view: type[View], record: Struct, **more: Any) -> View:
 def _list_view_fields(view: type[Struct]) -> tuple[tuple[str, bool], ...]:
     """Return the names of the fields, and whether each is a time."""
     fields = msgspec.structs.fields(view)
-    return tuple([(each.name, datetime in (each.type, *get_args(each.type))) for each in fields])
+    return tuple([(each.name, any(map(_is_time, (each.type, *get_args(each.type))))) for each in fields])
+
+
+def _is_time(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, date)

@@ -84,8 +84,8 @@ def _list_child_lines(child: ChildItem, before: ChildItem | None) -> Iterator[st
 
 def _list_note_lines(note: NoteItem, before: NoteItem | None) -> Iterator[str]:
     is_parked = note.topic == "run_waiting" and note.level == "warning"
-    if note.level == "detail" or note.topic == "llm_error" or is_parked:
-        return  # the end of the run, or the command that follows it, says it
+    if note.level == "detail" or note.topic in ("llm_error", "run_forked") or is_parked:
+        return  # the end of the run, or the command that started or follows it, says it
     if before is not None and (note.wake_at is None or note.text == before.text):
         return  # the countdown of a retry has ended
     margin = "  " if note.call_id or note.topic in INDENTED else ""
