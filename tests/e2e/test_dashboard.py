@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Generator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -188,6 +189,10 @@ def test_a_run_that_is_opened_while_it_writes_shows_all_of_its_text(browser: Bro
         expect(page.get_by_text("Beginning… finished.")).to_have_count(1)
         expect(page.locator("[data-live]")).to_have_count(0)
         expect(page.locator("div.end")).to_contain_text("Completed")
+        shown = [each.get_attribute("datetime") or "" for each in page.locator(".transcript time").all()]
+        ages = [(datetime.now(UTC) - datetime.fromisoformat(each)).total_seconds() for each in shown]
+        assert len(ages) == 3
+        assert all(0 <= age < 120 for age in ages)
     visitor.context.close()
 
 
