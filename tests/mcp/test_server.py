@@ -193,7 +193,7 @@ def test_calls_in_progress_are_limited_per_token_and_end_when_it_is_revoked(tmp_
             refused = await _call_agent(server, token)
             assert (refused.status, refused.problem) == (429, "TooManyStreams")
             assert (await server.ask("GET", "/v1/runs")).status == 200
-            [mine] = [each for each in await server.engine.context.access.list() if each.name == "somebody"]
+            [mine] = [each for each in await server.engine.context.access.list() if each.name == "someone"]
             await server.engine.context.access.revoke(mine.token_id)
             for call in calls:
                 with suppress(aiohttp.ClientError):  # the connection was closed

@@ -117,8 +117,8 @@ class _FollowedRun:
         """How many messages of this run interrupted the answer. Each begins a message of its own after it."""
         self._answer: AnswerItem | None = None
         """The latest answer."""
-        self._is_shown = False
-        """Whether the latest answer belongs to an earlier section."""
+        self._answer_section = 0
+        """The section that it began in."""
         self._recalled = 0
         """Number of recalled memories."""
         self._totals = self._transcript.totals
@@ -210,11 +210,11 @@ class _FollowedRun:
     @property
     def _text(self) -> str:
         """The answer that is being written in this section."""
-        return "" if self._answer is None or self._is_shown else self._answer.text
+        return "" if self._answer is None or self._answer_section < self._section else self._answer.text
 
     def _set_answer(self, answer: AnswerItem) -> None:
         if self._answer is None or answer.key != self._answer.key:
-            self._is_shown = False
+            self._answer_section = self._section
         self._answer = answer
         self._changed.set()
 
@@ -276,7 +276,6 @@ class _FollowedRun:
             await watch.store.finish(watch.name, self._make_parts(self._text), watch.clock.now())
             watch.outbox.wake(self._conversation)
         self._section += 1
-        self._is_shown = True
 
     # ── The answer ──
 

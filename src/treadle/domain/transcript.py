@@ -171,7 +171,7 @@ class NoteItem(ItemPlace, frozen=True, tag="note"):
     """Longer text that belongs to it, such as recalled memories."""
     call_id: str = ""
     count: int = 1
-    """Failed attempts of a model call that is retried, or recalled memories."""
+    """How many of what it reports: failed attempts of a model call, recalled memories."""
     wake_at: Instant | None = None
     """When the run continues, if it waits."""
 

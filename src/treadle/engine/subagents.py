@@ -43,10 +43,11 @@ from treadle.domain.lineage import Lineage, Order, Role
 from treadle.domain.messages import Message, make_sendable, user
 from treadle.domain.runs import Metrics, Outcome, add_metrics
 from treadle.domain.workspaces import Workspace
+from treadle.engine.call_failures import CallFailure
 from treadle.engine.deps import EngineDeps
 from treadle.engine.model_resolution import may_use_tool
 from treadle.engine.owned_run import ChildMessage, NewChild, OwnedRun
-from treadle.engine.tool_preparation import CallFailure, ReadyCall
+from treadle.engine.tool_preparation import ReadyCall
 from treadle.engine.tool_results import finish_call
 
 NOTHING_BEGUN = "Nothing was begun"

@@ -16,12 +16,13 @@ from treadle.domain.events import EventData, SecretDenied, SecretUsed, ToolCallE
 from treadle.domain.excerpts import place_excerpt
 from treadle.domain.messages import Image, make_sendable
 from treadle.domain.secret_refs import find_secret_names, resolve_secret_refs
+from treadle.engine.call_failures import CallFailure, describe_exception
 from treadle.engine.deps import EngineDeps
 from treadle.engine.interruption import Interruption
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.questions import ask_during_call
 from treadle.engine.text_blocks import LiveOutput
-from treadle.engine.tool_preparation import CallFailure, ReadyCall, describe_exception, must_stop_calls
+from treadle.engine.tool_preparation import ReadyCall, must_stop_calls
 from treadle.engine.tool_results import PLAIN_FAILURE, finish_call
 from treadle.ports.memory import Recall
 from treadle.ports.tool import Observation, ToolContext, ToolError, ToolTimeout

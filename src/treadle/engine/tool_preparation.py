@@ -14,11 +14,8 @@ from treadle.core.tools.conflicts import Batch, PlannedCall
 from treadle.core.tools.ledger import Call
 from treadle.core.tools.permissions import Ruling, has_reviewer, permits_everything, rule_on_call
 from treadle.core.tools.plan import make_denied
-from treadle.domain.errors import UsageError
 from treadle.domain.events import (
     ApprovalRequested,
-    CallErrorCause,
-    CallErrorKind,
     ClarifyRequested,
     EventData,
     HookBlocked,
@@ -26,18 +23,19 @@ from treadle.domain.events import (
     ToolCallError,
     ToolCallStart,
 )
-from treadle.domain.excerpts import Excerpt, place_excerpt
+from treadle.domain.excerpts import place_excerpt
 from treadle.domain.file_fingerprints import FileFingerprint
 from treadle.domain.ids import ApprovalId, Instant
 from treadle.domain.json_text import is_too_deep
 from treadle.domain.limits import MAX_JSON_DEPTH
 from treadle.domain.secret_refs import make_secret_ref
-from treadle.domain.tools import ToolSpec
+from treadle.engine.call_failures import CallRefused, make_failure
+from treadle.engine.call_inspection import assess, assess_subjects, check_fault, find_subjects, take_fingerprints
 from treadle.engine.deps import EngineDeps
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.tool_hooks import BlockedByHook, run_before_hooks, select_hooks
 from treadle.ports.hooks import HookedCall
-from treadle.ports.tool import CallEnvironment, Concern, InvalidArguments, Subjects, Tool
+from treadle.ports.tool import Concern, InvalidArguments, Subjects, Tool
 
 NO_REVIEWER = (
     "It needs an approval, and no reviewer can be asked: the message came without a terminal or a channel."
@@ -51,8 +49,6 @@ NO_RAW_SECRETS = (
 
 CALLS_PER_TURN = 16
 """How many calls are prepared before other tasks of the event loop run."""
-READING_TOOL = "read_file"
-"""The rules for this tool decide whether the agent may know what a file contains."""
 
 
 class ReadyCall(Struct, frozen=True):
@@ -64,14 +60,6 @@ class ReadyCall(Struct, frozen=True):
     start: ToolCallStart
     approved: tuple[str, ...] = ()
     """The private places that a reviewer has approved for it."""
-
-
-class CallRefused(Exception):
-    """The call does not run, or not now. Its events say why."""
-
-    def __init__(self, *events: EventData) -> None:
-        super().__init__()
-        self.events = events
 
 
 async def prepare_calls(
@@ -135,21 +123,21 @@ async def _prepare(call: Call, run: OwnedRun, deps: EngineDeps) -> ReadyCall:
         text, arguments = await _apply_hooks(call, tool, call.use.arguments, run, deps)
         if tool.spec.asks_a_person:
             raise _make_question(call, arguments, run, deps)
-        subjects = await _assess_subjects(call, tool, arguments, run, deps)
+        subjects = await assess_subjects(call, tool, arguments, run, deps)
         if subjects.caution is not None or subjects.concern is not None or not permits_everything(run.state):
             await _check_permission(call, tool, subjects, text, run, deps)
-        files = await _take_fingerprints(call, tool, arguments, run, deps)
+        files = await take_fingerprints(call, tool, arguments, run, deps)
         return _make_ready(call, tool, text, arguments, files, run)
     edited = run.state.review.decisions[approval.approval_id].arguments
     if edited is None:
         arguments = _parse(call, tool, approval.arguments)
         return await _make_approved(call, tool, approval.arguments, arguments, approval.files, run, deps)
     text, arguments = await _apply_hooks(call, tool, edited, run, deps)
-    ruling = rule_on_call(run.state, tool.spec, _find_subjects(call, tool, arguments))
+    ruling = rule_on_call(run.state, tool.spec, find_subjects(call, tool, arguments))
     if ruling.verdict == "deny":
         raise CallRefused(make_denied(call, f"It is not allowed as it was edited: {ruling.reason}.", "rule"))
     shown = {each.path: each for each in approval.files}
-    files = await _take_fingerprints(call, tool, arguments, run, deps)
+    files = await take_fingerprints(call, tool, arguments, run, deps)
     files = tuple([shown.get(each.path, each) for each in files])
     return await _make_approved(call, tool, text, arguments, files, run, deps)
 
@@ -169,58 +157,13 @@ async def _make_approved(
     approved, and the tool refuses it. A reviewer who edited the arguments has chosen the path."""
     ready = _make_ready(call, tool, text, arguments, files, run)
     approval = run.state.review.approvals.get(call.call_id)
-    if approval is None or (concern := await _assess(call, tool, arguments, run, deps)) is None:
+    if approval is None or (concern := await assess(call, tool, arguments, run, deps)) is None:
         return ready
     decision = run.state.review.decisions.get(approval.approval_id)
     was_edited = decision is not None and decision.arguments is not None
     if decision is None or not (was_edited or concern.places == approval.places):
         return ready
     return msgspec.structs.replace(ready, approved=concern.places)
-
-
-async def _assess(call: Call, tool: Tool, arguments: Any, run: OwnedRun, deps: EngineDeps) -> Concern | None:
-    """Return what the tool finds on this machine that needs a reviewer."""
-    assess = getattr(tool, "assess", None)
-    if assess is None or (scene := _make_scene(call, run, deps)) is None:
-        return None
-    try:
-        return await assess(arguments, scene)
-    except Exception as raised:  # tools may be third-party code
-        raise _make_failure(call, raised) from raised
-
-
-async def _take_fingerprints(
-    call: Call, tool: Tool, arguments: Any, run: OwnedRun, deps: EngineDeps
-) -> tuple[FileFingerprint, ...]:
-    """Return what the files contain that a call would change. It runs only while they still contain that."""
-    take = getattr(tool, "take_fingerprints", None)
-    if take is None or (scene := _make_scene(call, run, deps)) is None:
-        return ()
-    try:
-        return await take(arguments, scene)
-    except Exception as raised:  # tools may be third-party code
-        raise _make_failure(call, raised) from raised
-
-
-def _make_scene(call: Call, run: OwnedRun, deps: EngineDeps) -> CallEnvironment | None:
-    """Return where a call would run, or None if there is no such folder, which is reported when the call runs."""
-    agent = run.state.agent
-    try:
-        workspace = deps.workspace(agent)
-    except UsageError:
-        return None
-    return CallEnvironment(call.call_id, workspace, agent.confinement, deps.hidden, deps.places)
-
-
-async def _assess_subjects(call: Call, tool: Tool, arguments: Any, run: OwnedRun, deps: EngineDeps) -> Subjects:
-    """Return what rules look at, with what the tool finds on this machine."""
-    subjects = _find_subjects(call, tool, arguments)
-    concern = await _assess(call, tool, arguments, run, deps)
-    if concern is None:
-        return subjects
-    # A rule for all such calls cannot permit this one, so none is offered.
-    pattern = None if concern.overrides_rules else subjects.pattern
-    return msgspec.structs.replace(subjects, concern=concern, pattern=pattern)
 
 
 async def _apply_hooks(call: Call, tool: Tool, text: str, run: OwnedRun, deps: EngineDeps) -> tuple[str, Any]:
@@ -290,40 +233,7 @@ def _parse(call: Call, tool: Tool, text: str) -> Any:
             ToolCallError(call.call_id, call.name, "invalid_arguments", before + reason, excerpt=excerpt)
         ) from None
     except Exception as raised:  # tools may be third-party code
-        raise _make_failure(call, raised) from raised
-
-
-def _make_failure(call: Call, raised: Exception) -> CallRefused:
-    failure, text = describe_exception(call.name, raised)
-    return CallRefused(
-        ToolCallError(
-            call.call_id,
-            call.name,
-            "failed",
-            text,
-            excerpt=failure.excerpt,
-            cause=failure.cause,
-            exception=failure.exception,
-        )
-    )
-
-
-class CallFailure(Struct, frozen=True, gc=False):
-    """The facts about a failed call, besides the text that the model is told."""
-
-    kind: CallErrorKind = "failed"
-    cause: CallErrorCause | None = None
-    excerpt: Excerpt | None = None
-    exception: str = ""
-    limit: float | None = None
-
-
-def describe_exception(tool: str, raised: BaseException) -> tuple[CallFailure, str]:
-    """Return the facts about an exception that a tool raised, and the text for the model."""
-    kind, message = type(raised).__name__, str(raised)
-    before = f"`{tool}` failed: {kind}: "
-    failure = CallFailure(cause="raised", excerpt=place_excerpt(before, message), exception=kind)
-    return failure, f"{before}{message}."
+        raise make_failure(call, raised) from raised
 
 
 def _refuse_raw_secret(call: Call) -> CallRefused:
@@ -370,8 +280,8 @@ async def _check_permission(
             if not has_reviewer(run.state):
                 raise CallRefused(_deny_unreviewed(call, ruling.reason, subjects.concern))
             arguments = _parse(call, tool, text)
-            files = await _take_fingerprints(call, tool, arguments, run, deps)
-            await _check_fault(call, tool, subjects, arguments, run, deps)
+            files = await take_fingerprints(call, tool, arguments, run, deps)
+            await check_fault(call, tool, subjects, arguments, run, deps)
             raise CallRefused(
                 ApprovalRequested(
                     approval_id=ApprovalId(deps.ids("apr")),
@@ -389,35 +299,6 @@ async def _check_permission(
             )
 
 
-async def _check_fault(
-    call: Call, tool: Tool, subjects: Subjects, arguments: Any, run: OwnedRun, deps: EngineDeps
-) -> None:
-    """Raise CallRefused if the call could not succeed, so that no reviewer is asked. A private place is not
-    examined before it is approved."""
-    find_fault = getattr(tool, "find_fault", None)
-    if find_fault is None or (subjects.concern is not None and subjects.concern.kind == "private"):
-        return
-    if (scene := _make_scene(call, run, deps)) is None:
-        return
-    may_read = rule_on_call(run.state, ToolSpec(READING_TOOL, "", {}), subjects).verdict == "auto"
-    try:
-        fault = await find_fault(arguments, msgspec.structs.replace(scene, may_read=may_read))
-    except Exception as raised:  # tools may be third-party code
-        raise _make_failure(call, raised) from raised
-    if fault is not None:
-        before = f"`{call.name}` was not run: "
-        raise CallRefused(
-            ToolCallError(
-                call.call_id,
-                call.name,
-                "failed",
-                before + fault,
-                excerpt=place_excerpt(before, fault),
-                cause="fault",
-            )
-        )
-
-
 def _explain_approval(ruling: Ruling, concern: Concern | None) -> str:
     """Return why a call needs an approval. That no sandbox confines it is always said, whatever rule asks."""
     if concern is None or concern.kind != "unconfined":
@@ -432,13 +313,6 @@ def _deny_unreviewed(call: Call, reason: str, concern: Concern | None) -> ToolCa
     assert denied.excerpt is not None, "a denial says where its reason is"
     end, kind = denied.excerpt[1] - len(")"), None if concern is None else concern.kind
     return msgspec.structs.replace(denied, excerpt=(end - len(reason), end), concern=kind)
-
-
-def _find_subjects(call: Call, tool: Tool, arguments: Any) -> Subjects:
-    try:
-        return tool.subjects(arguments)
-    except Exception as raised:  # tools may be third-party code
-        raise _make_failure(call, raised) from raised
 
 
 def _compute_expiry(run: OwnedRun, deps: EngineDeps) -> Instant | None:

@@ -11,10 +11,11 @@ from treadle.domain.events import EventData, Redacted, ResultTruncated, ToolCall
 from treadle.domain.excerpts import Excerpt
 from treadle.domain.limits import MAX_RESULT_CHARACTERS, MAX_RESULT_IMAGES
 from treadle.domain.messages import make_sendable
+from treadle.engine.call_failures import CallFailure
 from treadle.engine.deps import EngineDeps
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.tool_hooks import BlockedByHook, run_after_hooks, select_hooks
-from treadle.engine.tool_preparation import CallFailure, ReadyCall, make_blocked, make_hooked_call
+from treadle.engine.tool_preparation import ReadyCall, make_blocked, make_hooked_call
 from treadle.ports.tool import Observation
 
 PLAIN_FAILURE = CallFailure()

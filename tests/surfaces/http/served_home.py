@@ -101,7 +101,7 @@ class ServedHome:
     ) -> str:
         limited = None if agents is None else tuple(agents)
         wanted = CreateToken(
-            name="somebody",
+            name="someone",
             scopes=scopes or ("read", "run"),
             agents=limited,
             expires_at=maybe(expires_at),

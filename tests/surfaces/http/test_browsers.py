@@ -58,7 +58,7 @@ def test_a_ticket_opens_its_stream_alone_and_ends_with_its_token(tmp_path: Path)
                 if forged != ticket:
                     assert (await web.ask("GET", f"{path}?ticket={forged}", token="")).status == 401, forged
             listed = (await web.ask("GET", "/v1/tokens")).json["items"]
-            [token_id] = [each["token_id"] for each in listed if each["name"] == "somebody"]
+            [token_id] = [each["token_id"] for each in listed if each["name"] == "someone"]
             assert (await web.ask("DELETE", f"/v1/tokens/{token_id}")).status == 204
             assert (await web.ask("GET", f"{path}?ticket={ticket}", token="")).status == 401
 

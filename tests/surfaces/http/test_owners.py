@@ -31,7 +31,7 @@ def in_time(work: Coroutine[Any, Any, None], seconds: float = HANG_SECONDS) -> N
 async def mint(
     server: ServedHome, *scopes: Scope, user: str | None = None, visibility: Visibility | None = None
 ) -> str:
-    wanted = CreateToken("somebody", scopes, user=user, visibility=visibility)
+    wanted = CreateToken("someone", scopes, user=user, visibility=visibility)
     return (await server.engine.context.access.create(wanted)).secret
 
 

@@ -241,7 +241,7 @@ def test_a_revoked_token_loses_its_streams(
                 await Wire.open(server.port, path, token)
                 for path in (f"/v1/runs/{run_id}/events", "/v1/events", "/v1/agents/asking/events")
             ]
-            [mine] = [each for each in await server.engine.context.access.list() if each.name == "somebody"]
+            [mine] = [each for each in await server.engine.context.access.list() if each.name == "someone"]
             if elsewhere:  # as another process would
                 with closing(sqlite3.connect(server.home.path / "treadle.db")) as database:
                     database.execute("UPDATE tokens SET revoked_at = 1 WHERE token_id = ?", (mine.token_id,))

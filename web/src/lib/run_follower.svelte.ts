@@ -2,12 +2,14 @@
 
 import { untrack } from "svelte";
 import type { Schemas } from "./api.svelte";
-import { api, messageOf, session, unwrap } from "./api.svelte";
+import { api, ApiProblem, messageOf, session, unwrap } from "./api.svelte";
 import { readFrames, waitToRetry } from "./sse";
 import { TranscriptCopy, type Item, type Totals } from "./transcript";
 
 const PAGE = 300;
 const SIGN_IN_MS = 1000;
+/** The run was deleted, or its reader may not see it any more. */
+const GONE = [403, 404];
 
 export class RunFollower {
   items: readonly Item[] = $state.raw([]);
@@ -18,6 +20,7 @@ export class RunFollower {
   error = $state("");
   #copy = new TranscriptCopy();
   #abort: AbortController | undefined;
+  #opening: Promise<void> | undefined;
   #isClosed = false;
   #frame = 0;
 
@@ -27,8 +30,17 @@ export class RunFollower {
     return (this.totals.outcome ?? null) !== null;
   }
 
-  /** Load the latest items, and follow the run. */
-  async open(): Promise<void> {
+  /** Load the latest items, and follow the run. Further calls have no effect, unless it could not be loaded. */
+  open(): Promise<void> {
+    return (this.#opening ??= this.#load());
+  }
+
+  /** Try again what failed. */
+  retry(): Promise<void> {
+    return this.loaded ? this.loadEarlier() : this.open();
+  }
+
+  async #load(): Promise<void> {
     try {
       const page = await this.#read(null);
       if (this.#isClosed) return;
@@ -38,6 +50,7 @@ export class RunFollower {
       this.#show();
     } catch (error) {
       this.error = messageOf(error);
+      this.#opening = undefined;
       return;
     }
     void this.#follow();
@@ -62,8 +75,9 @@ export class RunFollower {
   }
 
   async #follow(): Promise<void> {
-    for (let failures = 0; !this.#isClosed && !this.#hasEnded(); failures++) {
-      await untilVisible();
+    for (let failures = 0; ; failures++) {
+      await this.#untilWanted();
+      if (this.#isClosed || this.#hasEnded()) return;
       const abort = (this.#abort = new AbortController());
       const hide = () => document.hidden && abort.abort();
       document.addEventListener("visibilitychange", hide);
@@ -73,8 +87,11 @@ export class RunFollower {
           for (const frame of frames)
             if (frame.data) this.#apply(JSON.parse(frame.data) as Schemas["TranscriptChanges"]);
         }
-      } catch {
-        // the connection failed, or the page is hidden or left
+      } catch (error) {
+        if (error instanceof ApiProblem && GONE.includes(error.status)) {
+          this.error = error.message;
+          return;
+        } // otherwise the connection failed, or the page is hidden or left
       } finally {
         document.removeEventListener("visibilitychange", hide);
       }
@@ -82,8 +99,16 @@ export class RunFollower {
     }
   }
 
+  /** Return once the page is shown and its reader has signed in, or has left it. A browser opens at most six
+   * connections per server: hidden pages keep none. */
+  async #untilWanted(): Promise<void> {
+    while (!this.#isClosed && document.hidden)
+      await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
+    while (!this.#isClosed && untrack(() => session.identity) === null)
+      await new Promise((done) => setTimeout(done, SIGN_IN_MS));
+  }
+
   async #connect(abort: AbortController) {
-    while (untrack(() => session.identity) === null) await new Promise((done) => setTimeout(done, SIGN_IN_MS));
     const params = { path: { run_id: this.runId }, query: { view: "transcript" as const, after: this.#copy.sequence } };
     const pending = api.GET("/v1/runs/{run_id}/events", { params, parseAs: "stream", signal: abort.signal });
     const body = (await unwrap(pending)) as unknown as ReadableStream<Uint8Array> | null;
@@ -113,10 +138,4 @@ export class RunFollower {
     const params = { path: { run_id: this.runId }, query: { limit: PAGE, ...(before === null ? {} : { before }) } };
     return unwrap(api.GET("/v1/runs/{run_id}/transcript", { params }));
   }
-}
-
-/** Return once the page is shown. A browser opens at most six connections per server: hidden pages keep none. */
-function untilVisible(): Promise<void> {
-  if (!document.hidden) return Promise.resolve();
-  return new Promise((done) => document.addEventListener("visibilitychange", () => done(), { once: true }));
 }
