@@ -150,6 +150,24 @@ def test_every_run_is_executed_once_by_a_worker_with_a_free_slot(url: str) -> No
     run(scenario())
 
 
+def test_a_worker_takes_no_second_job_before_the_first_has_its_place(url: str) -> None:
+    async def scenario() -> None:
+        async with worker(url, "submitting", wakes=ListedWakes(), concurrency=0) as submitting:
+            runs = {await submitting.submit() for _ in range(5)}
+            async with worker(url, "small", wakes=ListedWakes(), concurrency=1) as small:
+                small.labour.may_end.clear()
+                await small.labour.until(lambda: small.labour.active.total() == 1)
+                count_jobs = partial(fetch_value, url, "SELECT count(*) FROM treadle.pgqueuer")
+                while await count_jobs() == len(runs):
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0.2)
+                assert await count_jobs() == len(runs) - 1
+                small.labour.may_end.set()
+                await eventually(lambda: set(small.ended) == runs)
+
+    run(scenario())
+
+
 def test_a_worker_that_is_full_leaves_the_jobs_to_others(url: str) -> None:
     async def scenario() -> None:
         async with worker(url, "full", wakes=ListedWakes(), concurrency=1) as full:

@@ -64,13 +64,16 @@ class _Jobs(Queries):
     """The jobs in the database. Takes no more than there is room for, and leaves the rest for other workers.
 
     PgQueuer has no setting for this: a full worker would take whole batches and hold them. The override is for
-    correctness and saves no time. `tests/test_library_internals.py` fails when an upgrade no longer calls it."""
+    correctness and saves no time. `tests/test_library_internals.py` fails when an upgrade no longer calls it.
 
-    def __init__(self, driver: AsyncpgDriver, here: LocalDispatcher) -> None:
+    A job wakes its run as soon as it is taken, so that it needs room before the next batch is requested."""
+
+    def __init__(self, driver: AsyncpgDriver, here: LocalDispatcher, clock: Clock) -> None:
         names = DBSettings.model_validate(NAMES)
         builders = QueryBuilderEnvironment(names), QueryQueueBuilder(names), QuerySchedulerBuilder(names)
         super().__init__(driver, *builders)
         self._here = here
+        self._clock = clock
 
     async def dequeue(
         self,
@@ -85,7 +88,11 @@ class _Jobs(Queries):
         if limit == 0:  # stopped: start nothing more
             return []
         rest = (entrypoints, queue_manager_id, global_concurrency_limit, heartbeat_timeout)
-        return await super().dequeue(limit, *rest)
+        jobs = await super().dequeue(limit, *rest)
+        for job in jobs:
+            if job.payload is not None:
+                self._here.wake(RunId(job.payload.decode()), self._clock.now())
+        return jobs
 
 
 class PgQueuerDispatcher:
@@ -127,11 +134,9 @@ class PgQueuerDispatcher:
 
     # ── Jobs ──
 
-    async def _wake_run(self, job: Job) -> None:
+    async def _finish_job(self, _: Job) -> None:
         if self._stopping:
             raise RetryRequested(reason="this worker is stopping")
-        if job.payload is not None:
-            self._here.wake(RunId(job.payload.decode()), self._clock.now())
 
     async def _supervise(self) -> None:
         """Take jobs until stopped. PgQueuer gives up when the server goes away, so it is started again; the sweep
@@ -160,9 +165,9 @@ class PgQueuerDispatcher:
 
     async def _run_queue_manager(self, connection: Any) -> None:
         driver = _Driver(connection)
-        jobs = _Jobs(driver, self._here)
+        jobs = _Jobs(driver, self._here, self._clock)
         manager = self._manager = QueueManager(jobs, Channel(NAMES["channel"]))
-        manager.entrypoint(JOB)(self._wake_run)
+        manager.entrypoint(JOB)(self._finish_job)
 
         def leave(_: object = None) -> None:
             manager.shutdown.set()
