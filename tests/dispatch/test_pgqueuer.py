@@ -158,7 +158,7 @@ def test_a_worker_takes_no_second_job_before_the_first_has_its_place(url: str) -
                 small.labour.may_end.clear()
                 await small.labour.until(lambda: small.labour.active.total() == 1)
                 count_jobs = partial(fetch_value, url, "SELECT count(*) FROM treadle.pgqueuer")
-                while await count_jobs() == len(runs):
+                while await count_jobs() == len(runs):  # noqa: ASYNC110 -- there is nothing to be told by
                     await asyncio.sleep(0.01)
                 await asyncio.sleep(0.2)
                 assert await count_jobs() == len(runs) - 1
