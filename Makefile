@@ -23,9 +23,9 @@ demo: $(READY)
 test: $(READY)
 	@$(MAKE) --no-print-directory -j 2 lint suite
 
-# What failed is tried once more, alone: a fault fails twice.
+# What failed is tried once more, alone: a fault fails twice. More than three tests that need it fail the run.
 suite: $(READY)
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal || $(BIN)/pytest --last-failed --last-failed-no-failures none
+	$(BIN)/python -m tests.repeats -n $(WORKERS) --dist worksteal
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -43,8 +43,7 @@ web: $(READY)
 e2e: $(READY)
 	-$(MAKE) --no-print-directory web
 	$(BIN)/python web/build.py --test
-	$(BIN)/pytest -n $(E2E_WORKERS) --dist worksteal --timeout-method thread tests/e2e \
-		|| $(BIN)/pytest --last-failed --last-failed-no-failures none --timeout-method thread tests/e2e
+	$(BIN)/python -m tests.repeats -n $(E2E_WORKERS) --dist worksteal --timeout-method thread -- tests/e2e
 
 bench: $(READY)
 	$(BIN)/python -m bench
