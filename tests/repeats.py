@@ -86,6 +86,10 @@ def main(arguments: Sequence[str]) -> int:
     return pytest.ExitCode.TESTS_FAILED if len(repeated) > MAX_REPEATED else second.exit_code
 
 
+def leave_to_pytest(_number: int, _frame: object) -> None:
+    """Ignore a signal that pytest gets as well: it ends in its own way."""
+
+
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, lambda *_: None)  # pytest gets the signal as well, and ends in its own way
+    signal.signal(signal.SIGINT, leave_to_pytest)
     sys.exit(main(sys.argv[1:]))

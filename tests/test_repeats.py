@@ -49,13 +49,13 @@ def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
 def flaky(count: int) -> str:
     return f"""
 @pytest.mark.parametrize("case", range({count}))
-def test_flaky(case):
+def test_flaky_case(case):
     assert not first_attempt(f"flaky-{{case}}")
 """
 
 
 def test_a_run_without_failures_has_no_second_attempt(suite: Suite) -> None:
-    code, lines = suite.run("def test_good(): assert first_attempt('good')")
+    code, lines = suite.run("def test_good_case(): assert first_attempt('good')")
     assert code == 0
     assert lines[-1].startswith("1 passed")
 
@@ -65,7 +65,7 @@ def test_what_passes_on_the_second_attempt_is_named_and_counted(suite: Suite, op
     code, lines = suite.run(flaky(MAX_REPEATED), *options, "--", "part")
     assert code == 0
     assert lines[0] == f"{MAX_REPEATED} (at most {MAX_REPEATED} may)"
-    assert sorted(lines[1:]) == [f"  part/test_made.py::test_flaky[{case}]" for case in range(MAX_REPEATED)]
+    assert sorted(lines[1:]) == [f"  part/test_made.py::test_flaky_case[{case}]" for case in range(MAX_REPEATED)]
 
 
 def test_more_than_three_fail_the_run(suite: Suite) -> None:
@@ -75,13 +75,13 @@ def test_more_than_three_fail_the_run(suite: Suite) -> None:
 
 
 def test_a_test_that_fails_twice_fails_the_run(suite: Suite) -> None:
-    code, lines = suite.run(flaky(1) + "def test_bad(): assert False")
+    code, lines = suite.run(flaky(1) + "def test_bad_case(): assert False")
     assert code == 1
-    assert lines == [f"1 (at most {MAX_REPEATED} may)", "  part/test_made.py::test_flaky[0]"]
+    assert lines == [f"1 (at most {MAX_REPEATED} may)", "  part/test_made.py::test_flaky_case[0]"]
 
 
 def test_a_test_that_is_skipped_on_its_second_attempt_has_not_passed(suite: Suite) -> None:
-    tests = "def test_odd():\n    assert not first_attempt('odd')\n    pytest.skip('lost')"
+    tests = "def test_lost_tool():\n    assert not first_attempt('lost')\n    pytest.skip('lost')"
     code, lines = suite.run(tests)
     assert code == 1
     assert lines[-1].startswith("1 skipped")
@@ -95,22 +95,24 @@ def faulty(request):
     yield
     assert request.param == "before" or not first_attempt("after")
 
-def test_fixture(faulty): pass
+def test_faulty_fixture(faulty): pass
 """
     code, lines = suite.run(tests)
     assert code == 0
-    assert sorted(lines[1:]) == [f"  part/test_made.py::test_fixture[{case}]" for case in ("after", "before")]
+    assert sorted(lines[1:]) == [
+        f"  part/test_made.py::test_faulty_fixture[{case}]" for case in ("after", "before")
+    ]
 
 
 def test_a_test_that_ends_its_worker_gets_a_second_attempt(suite: Suite) -> None:
-    tests = "def test_deadly():\n    if first_attempt('deadly'): os._exit(1)"
+    tests = "def test_deadly_case():\n    if first_attempt('deadly'): os._exit(1)"
     code, lines = suite.run(tests, *WORKERS)
     assert code == 0
-    assert lines[1:] == ["  part/test_made.py::test_deadly"]
+    assert lines[1:] == ["  part/test_made.py::test_deadly_case"]
 
 
 def test_a_second_attempt_that_ends_the_process_fails_the_run(suite: Suite) -> None:
-    tests = "def test_deadly():\n    assert not first_attempt('deadly')\n    os._exit(0)"
+    tests = "def test_deadly_case():\n    assert not first_attempt('deadly')\n    os._exit(0)"
     code, _ = suite.run(flaky(1) + tests)
     assert code == 1
 
