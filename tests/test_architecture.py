@@ -45,6 +45,21 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 A surface opens an engine (`api`, `bootstrap`), or only reads and edits the files of a home, its vault included. Of
 the ports it knows the values that operations return."""
+SURFACES: dict[str, set[str]] = {
+    "terminal": set(),
+    "markdown": {"terminal"},
+    "mcp": set(),
+    "http": {"mcp"},
+    "home_access": {"http", "terminal"},
+    "tui": {"home_access", "markdown", "terminal"},
+    "acp": {"home_access", "terminal"},
+    "demo": {"terminal"},
+    "cli": {"acp", "home_access", "http", "markdown", "mcp", "terminal", "tui"},
+}
+"""Surface, or what several surfaces share -> the others that it may import.
+
+The command line starts the other surfaces. The HTTP server has the MCP server at `/mcp`. The process that owns a
+home answers the commands that attach to it over HTTP."""
 UNRESTRICTED = {"api", "backup", "bootstrap", "doctor", "testing"}
 """The composition root, the public API, programs for a whole home, and the test doubles."""
 DEMO = Path("surfaces/demo.py")
@@ -121,6 +136,22 @@ def test_a_file_imports_only_what_its_package_may_import() -> None:
         return imported_packages(path) - allowed
 
     assert find_faults([path for path in FILES if package_of(path) not in UNRESTRICTED], find_forbidden) == {}
+
+
+def surfaces_imported(path: Path) -> set[str]:
+    """Return the surfaces, and the packages they share, that a file imports."""
+    names = (name.split(".") for name in imported(path) if name.startswith("treadle.surfaces."))
+    return {parts[2] for parts in names}
+
+
+def test_a_surface_imports_no_other_but_what_they_share() -> None:
+    def find_forbidden(path: Path) -> set[str]:
+        own = Path(path.parts[1]).stem
+        return surfaces_imported(path) - SURFACES[own] - {own}
+
+    files = [path for path in files_of("surfaces") if path.name != "__init__.py" or len(path.parts) > 2]
+    assert find_faults(files, find_forbidden) == {}
+    assert find_faults([path for path in FILES if package_of(path) != "surfaces"], surfaces_imported) == {}
 
 
 def test_domain_and_core_import_no_impure_library() -> None:

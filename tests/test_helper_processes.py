@@ -19,7 +19,7 @@ ALLOWED = {
     "testing/simulation/__main__.py": "a developer's command: spreads its own simulations over the processors",
     "sandbox/git_settings.py": "asks git for the names of settings, which runs nothing that a repository names",
     "surfaces/cli/sign_in_link.py": "opens the browser that the user has chosen, on the user's own screen",
-    "surfaces/cli/editor.py": "opens the editor that the user has chosen, at the user's own terminal",
+    "surfaces/terminal/editor.py": "opens the editor that the user has chosen, at the user's own terminal",
 }
 MODULES = {
     "subprocess",

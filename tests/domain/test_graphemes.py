@@ -15,7 +15,7 @@ from treadle.domain.graphemes import (
 )
 from treadle.ports.journal import summarize_message
 from treadle.ports.sessions import TITLE_LIMIT, make_title
-from treadle.surfaces.cli.terminal import cut, pad
+from treadle.surfaces.terminal.text import cut, pad
 
 FAMILY, FLAG, ACCENTS, KEYCAP = "👩‍👩‍👧‍👦", "🇫🇷", "e\u0301\u0323", "1️⃣"
 TONE, TAGGED, JAMO, HEART = "👍🏽", "🏴\U000e0067\U000e0062\U000e007f", "\u1112\u1161\u11ab", "❤️‍🔥"

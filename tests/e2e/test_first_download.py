@@ -15,7 +15,7 @@ from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.models.local import weights as downloads
 from treadle.models.local.known_weights import WEIGHTS
-from treadle.surfaces.cli.setup_conversation import AppliedSetup, SetupFunctions, hold_setup
+from treadle.surfaces.terminal.setup_conversation import AppliedSetup, SetupFunctions, hold_setup
 
 SMOLLM2 = WEIGHTS["smollm2"]
 

@@ -11,9 +11,9 @@ from mcp.server.lowlevel import Server
 from tests.peers.mcp_fixtures import FixtureServer
 from tests.surfaces.http.served_home import serve_home
 from treadle.surfaces.http.auth import LOOPBACK_HOSTS, TokenAuthentication
+from treadle.surfaces.http.mcp_mount import McpMount
 from treadle.surfaces.http.open_streams import OpenStreams
 from treadle.surfaces.http.server import bind_socket, serve_sockets
-from treadle.surfaces.mcp.http import McpMount
 
 
 class FixtureMount(McpMount):

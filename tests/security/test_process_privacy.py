@@ -27,7 +27,7 @@ async def scenario():
 asyncio.run(scenario())
 """
 COMMAND = """
-from treadle.surfaces.cli.process import perform
+from treadle.surfaces.terminal.process import perform
 async def command():
     return 0 if is_private() else 9
 perform(command)

@@ -10,7 +10,7 @@ from tests.fake_endpoint import FakeEndpoint, says
 from tests.surfaces.shell import Shell
 from tests.surfaces.terminal import CTRL_C, CTRL_D, Terminal, against, files, wants, wants_raw
 from treadle.surfaces.cli.approval_scopes import list_scopes
-from treadle.surfaces.cli.call_view import show_change
+from treadle.surfaces.terminal.call_view import show_change
 
 NOTE = {"path": "note.txt", "content": "hello"}
 LONG = "\n".join(f"line {number}" for number in range(300))

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from treadle.surfaces.cli.call_view import readable_json, show_call, summarize_call
-from treadle.surfaces.cli.terminal import count_invisible, pieces, reveal
+from treadle.surfaces.terminal.call_view import readable_json, show_call, summarize_call
+from treadle.surfaces.terminal.text import count_invisible, pieces, reveal
 
 WIDE = 200
 

@@ -15,7 +15,7 @@ import pytest
 from tests.fake_endpoint import DONE, Answer, Behaviour, FakeEndpoint, delta, refuses, says
 from tests.surfaces.shell import COMMAND, Shell, finish, until_token
 from treadle.domain.errors import UsageError
-from treadle.surfaces.cli.line_input import read_message
+from treadle.surfaces.terminal.line_input import read_message
 
 ANSWER = "Two and three make five."
 HANGS = Answer([delta(content="Two and three make")], ending="hang")

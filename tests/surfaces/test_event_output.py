@@ -10,8 +10,8 @@ from treadle.domain.ids import AgentId, ApprovalId, EventId, RunId, SessionId
 from treadle.domain.messages import Text
 from treadle.domain.runs import Metrics, Usage
 from treadle.operations.transcripts import RunTranscript
-from treadle.surfaces.cli.event_output import TranscriptPrinter
-from treadle.surfaces.cli.terminal import inert, one_line
+from treadle.surfaces.terminal.event_output import TranscriptPrinter
+from treadle.surfaces.terminal.text import inert, one_line
 
 ORIGIN = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))
 

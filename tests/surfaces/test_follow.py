@@ -15,7 +15,7 @@ from treadle.operations.approvals import ApprovalView
 from treadle.operations.operation import Caller
 from treadle.operations.run_tree import find_root
 from treadle.surfaces.cli.follow import FollowOptions
-from treadle.surfaces.cli.process import NEEDS_AN_ANSWER, Stop
+from treadle.surfaces.terminal.process import NEEDS_AN_ANSWER, Stop
 
 AGENT = "{name: default, model: fake/m, tools: [bash], approvals: {default: ask, via: api}, retry: {attempts: 0}}"
 TALKS_AND_ASKS = Answer(

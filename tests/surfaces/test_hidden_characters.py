@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from treadle.surfaces.cli.terminal import inert, inert_json, one_line, reveal_line
+from treadle.surfaces.terminal.text import inert, inert_json, one_line, reveal_line
 
 HIDDEN = (
     "\u200b", "\u200c", "\u200d", "\u2060", "\ufeff", "\u00ad", "\u034f", "\u180e", "\u2063", "\ufe0f",

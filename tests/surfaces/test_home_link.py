@@ -15,9 +15,9 @@ from treadle.operations import runs
 from treadle.operations.operation import Operation
 from treadle.operations.run_control import CANCEL, StopRun
 from treadle.remote.connection import ServerGone
-from treadle.surfaces.cli import home_link
-from treadle.surfaces.cli.connection import HomeAccess
-from treadle.surfaces.cli.home_link import HomeLink
+from treadle.surfaces.home_access import home_link
+from treadle.surfaces.home_access.connection import HomeAccess
+from treadle.surfaces.home_access.home_link import HomeLink
 
 HOME = Home(Path("/nowhere"))
 READ, STOP = runs.ShowRun(RunId("run_1")), StopRun(RunId("run_1"))

@@ -12,7 +12,7 @@ from treadle.config.home import Home
 from treadle.domain.errors import ConfigError
 from treadle.ports.tool import ToolError
 from treadle.surfaces.cli.commands.vault import describe_grant_risks
-from treadle.surfaces.cli.terminal import inert_json
+from treadle.surfaces.terminal.text import inert_json
 from treadle.tools.files.workspace import open_workspace
 from treadle.tools.web.fetch import MAX_HTML_BYTES, _format_page, _read_text  # pyright: ignore[reportPrivateUsage] -- without a network
 from treadle.tools.web.http_fetch import FetchedPage

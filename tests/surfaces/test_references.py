@@ -9,7 +9,7 @@ from tests.fake_endpoint import FakeEndpoint, says
 from tests.surfaces.shell import Shell
 from tests.surfaces.terminal import against
 from treadle.domain.errors import UsageError
-from treadle.surfaces.cli.references import find_listed
+from treadle.surfaces.home_access.references import find_listed
 
 OLD, NEW = f"whk_{'1' * 12}{'0' * 20}", f"whk_{'12' * 6}{'0' * 20}"
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.domain.graphemes import display_width
-from treadle.surfaces.cli.word_wrap import fold_note, wrap_words
+from treadle.surfaces.terminal.word_wrap import fold_note, wrap_words
 
 words = st.lists(st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=12), min_size=1, max_size=20)
 

@@ -25,7 +25,7 @@ from treadle.operations.transcripts import RunTranscript
 from treadle.ports.tool import Toolbox
 from treadle.replay.recording import Recorded
 from treadle.replay.replay import Replayed, replay
-from treadle.surfaces.cli.item_lines import list_lines
+from treadle.surfaces.terminal.item_lines import list_lines
 
 RECORDS = "records.jsonl.gz"
 FOUND = "found.json"

@@ -33,7 +33,7 @@ from treadle.operations.channels import NewPairing
 from treadle.surfaces.acp.agent import EditorAgent
 from treadle.surfaces.acp.stdio import StdioTransport, Writer, open_reader
 from treadle.surfaces.cli.app import run as run_command_line
-from treadle.surfaces.cli.home_link import HomeLink
+from treadle.surfaces.home_access.home_link import HomeLink
 from treadle.testing.models import ScriptedModel, ask, call, say
 
 Fact = tuple[str, Any]

@@ -29,7 +29,7 @@ OTHERS = {
     "stores/sqlite/connection.py": "the names of statements in SQL files",
     "stores/sqlite/memory.py": "errors of SQLite, which has no code for a missing function",
     "surfaces/cli/command_line.py": "errors of argparse, which have no class of their own",
-    "surfaces/cli/file_changes.py": "the formats of patches",
+    "surfaces/terminal/file_changes.py": "the formats of patches",
     "surfaces/tui/inline.py": "errors of the JSON parser",
     "testing": "texts that test doubles and simulations send themselves",
     "tools/files/folder_overview.py": "the format of references of git",

@@ -21,7 +21,7 @@ from treadle.domain.ids import AgentId
 from treadle.domain.memories import Memory
 from treadle.ports.memory import FoundMemory, Recall
 from treadle.replay.recording import Recorded
-from treadle.surfaces.cli import item_lines
+from treadle.surfaces.terminal import item_lines
 
 ROOT = Path(__file__).parent.parent.parent
 CAUSES = {

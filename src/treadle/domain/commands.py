@@ -1,8 +1,11 @@
 """Session commands. All surfaces accept the same words."""
 
+import re
+
 from msgspec import Struct
 
 from treadle.domain.errors import UsageError
+from treadle.domain.suggestions import find_closest
 
 
 class CompactSession(Struct, frozen=True, tag="compact", tag_field="kind", omit_defaults=True):
@@ -84,3 +87,13 @@ def parse_command(text: str) -> SessionCommand | None:
             return AskUsage()
         case _:
             return None
+
+
+def refuse_unknown_command(text: str) -> None:
+    """Raise UsageError for a message that begins with a slash and a word, such as `/rest`, that is not a command. A
+    path such as /etc/hosts is a message."""
+    word = text.split(maxsplit=1)[0].lower() if text.split() else ""
+    if re.fullmatch(r"/[a-z]+", word) and word not in COMMAND_NAMES:
+        near = find_closest(word, COMMAND_NAMES)
+        meant = f" Did you mean {near}?" if near else ""
+        raise UsageError(f"There is no command {word}.{meant} Commands: {', '.join(COMMAND_NAMES)}.")

@@ -19,7 +19,7 @@ from treadle.domain.observations import extract_text
 from treadle.operations.transcripts import RunTranscript
 from treadle.ports.model import ModelRequest
 from treadle.ports.tool import Tool
-from treadle.surfaces.cli.event_output import TranscriptPrinter
+from treadle.surfaces.terminal.event_output import TranscriptPrinter
 from treadle.system.helper_process import run_helper
 from treadle.testing.models import ScriptedModel, ScriptedReply, ask, call, say
 

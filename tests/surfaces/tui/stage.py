@@ -13,7 +13,7 @@ from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.domain.ids import RunId
 from treadle.ports.model import Model
-from treadle.surfaces.cli.home_link import HomeLink
+from treadle.surfaces.home_access.home_link import HomeLink
 from treadle.surfaces.tui.app import TreadleApp
 from treadle.surfaces.tui.preferences import Preferences
 from treadle.testing.models import ScriptedModel

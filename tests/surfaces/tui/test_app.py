@@ -12,13 +12,13 @@ from treadle.domain.ids import RunId
 from treadle.domain.transcript import AnswerItem, ItemAdded, NoteItem
 from treadle.operations import runs
 from treadle.operations.run_start import START_LOCAL
+from treadle.surfaces.markdown.themes import find_palette
 from treadle.surfaces.tui import keys, texts
 from treadle.surfaces.tui.app import TreadleApp
 from treadle.surfaces.tui.commands import COMMANDS
 from treadle.surfaces.tui.help_screen import make_help
 from treadle.surfaces.tui.prompt_controller import PromptController
 from treadle.surfaces.tui.session_export import export_markdown
-from treadle.surfaces.tui.themes import find_palette
 from treadle.surfaces.tui.transcript_view import TranscriptView
 from treadle.testing.models import ScriptedModel, ask, call, say
 

@@ -22,12 +22,12 @@ from treadle.domain.transcript import (
     RunTotals,
     TextAppended,
 )
+from treadle.surfaces.markdown.themes import find_palette
 from treadle.surfaces.markdown.wrapping import hard_wrap, wrap
 from treadle.surfaces.tui.chat_state import SessionTotals
 from treadle.surfaces.tui.item_view import render_item
+from treadle.surfaces.tui.scrollback import is_printed
 from treadle.surfaces.tui.session_pages import EarlierRun
-from treadle.surfaces.tui.terminal_output import is_printed
-from treadle.surfaces.tui.themes import find_palette
 from treadle.surfaces.tui.transcript import Report, SessionTranscript, ShownItem
 
 RUN = RunId("run_1")

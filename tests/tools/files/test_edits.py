@@ -16,7 +16,7 @@ from tests.tools.files.calling import call, refused
 from treadle.domain.edits.patch_format import BEGIN, END
 from treadle.domain.edits.text_edits import EditFault, TextEdit, apply_edits
 from treadle.ports.tool import ToolError
-from treadle.surfaces.cli.file_changes import find_change
+from treadle.surfaces.terminal.file_changes import find_change
 
 HERE = Path(__file__).parent
 

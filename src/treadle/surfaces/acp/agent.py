@@ -63,7 +63,7 @@ from treadle.system.clock import TimeOrderedIds
 from treadle.system.workspace_identity import find_workspace
 
 if TYPE_CHECKING:
-    from treadle.surfaces.cli.home_link import HomeLink
+    from treadle.surfaces.home_access.home_link import HomeLink
 
 SETUP = "setup"
 PAGE = 50
@@ -378,7 +378,7 @@ class EditorAgent:
     @report_errors
     async def prompt(self, session_id: str, prompt: list[PromptBlock], **kwargs: Any) -> PromptResponse:
         """Send a message to the agent, and answer when the turn has ended."""
-        from treadle.surfaces.cli.conversation import refuse_unknown_command
+        from treadle.domain.commands import refuse_unknown_command
 
         opened = self._find(session_id)
         await self._require_link()

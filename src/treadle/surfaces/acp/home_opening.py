@@ -10,7 +10,7 @@ from treadle.domain.errors import StoreError
 from treadle.surfaces.acp.open_session import OpenSession
 
 if TYPE_CHECKING:
-    from treadle.surfaces.cli.home_link import HomeLink, LinkState
+    from treadle.surfaces.home_access.home_link import HomeLink, LinkState
 
 RECONNECT_SECONDS = 0.3
 log = logging.getLogger(__name__)

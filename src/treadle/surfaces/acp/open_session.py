@@ -16,7 +16,7 @@ from treadle.surfaces.acp.settings import SessionSettings, make_spec
 from treadle.system.workspace_identity import find_workspace
 
 if TYPE_CHECKING:
-    from treadle.surfaces.cli.home_link import HomeLink
+    from treadle.surfaces.home_access.home_link import HomeLink
 
 COMMANDS = {
     "compact": ("Summarise the conversation to free context.", "what to keep"),

@@ -16,7 +16,7 @@ from treadle.domain.edits.patch_format import (
     list_paths,
     parse_patch,
 )
-from treadle.surfaces.cli.terminal import reveal_line
+from treadle.surfaces.terminal.text import reveal_line
 
 PATH_CHARACTERS = 80
 

@@ -28,8 +28,8 @@ from treadle.operations.run_control import ANSWER, AnswerQuestion
 from treadle.operations.run_tree import list_members
 from treadle.surfaces.acp.client import ELICITATION, PERMISSION, EditorClient
 from treadle.surfaces.acp.tool_view import show_whole_call, text_content, view_call
-from treadle.surfaces.cli.call_view import describe_offer
-from treadle.surfaces.cli.home_link import HomeLink
+from treadle.surfaces.home_access.home_link import HomeLink
+from treadle.surfaces.terminal.call_view import describe_offer
 
 BY = "editor"
 ONCE, SESSION, DENY = "allow-once", "allow-session", "deny"

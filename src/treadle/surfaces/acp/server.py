@@ -14,18 +14,17 @@ from treadle.config.home import Home
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.surfaces.acp.agent import EditorAgent
 from treadle.surfaces.acp.stdio import StdioTransport, Writer, claim_stdio, open_reader
-from treadle.surfaces.cli.output import note
-from treadle.system.helper_process import start_command_helper
+from treadle.surfaces.home_access.background_process import start_background_process
+from treadle.surfaces.terminal.output import note
 
 if TYPE_CHECKING:
     from treadle.api.engine import HostedEngine
-    from treadle.surfaces.cli.home_link import HomeLink
+    from treadle.surfaces.home_access.home_link import HomeLink
 
 LOG_FOLDER, LOG_NAME = "logs", "acp.log"
 MAX_LOG_BYTES = 5_000_000
 HAND_OVER_SECONDS = 30.0
 """How long a run may take to come to a safe point before this process ends anyway; the journal survives that."""
-BACKGROUND_MODULE = "treadle.surfaces.cli.background"
 
 
 async def serve_editor(home: Home, agent: str) -> int:
@@ -63,7 +62,7 @@ async def _close_home(link: "HomeLink", run_ids: list[str]) -> None:
     access = link.access
     if access is not None and access.engine is not None and access.engine.busy:
         logging.getLogger(__name__).info("The editor is gone; runs go on in the background.")
-        start_command_helper(BACKGROUND_MODULE, *run_ids)
+        start_background_process(run_ids)
         with suppress(TimeoutError):
             await asyncio.wait_for(access.released.wait(), HAND_OVER_SECONDS)
     closing = asyncio.create_task(link.close())
@@ -71,7 +70,7 @@ async def _close_home(link: "HomeLink", run_ids: list[str]) -> None:
 
 
 def _make_link(home: Home) -> "HomeLink":
-    from treadle.surfaces.cli.home_link import HomeLink  # initialize does not need it
+    from treadle.surfaces.home_access.home_link import HomeLink  # initialize does not need it
 
     return HomeLink(home, lambda: _make_engine(home))
 

@@ -38,8 +38,8 @@ from treadle.surfaces.acp.errors import FAILED, INVALID_REQUEST
 from treadle.surfaces.acp.permission_requests import BY, OpenQuestion, PermissionRequests
 from treadle.surfaces.acp.prompt_blocks import PromptParts
 from treadle.surfaces.acp.run_updates import PARKED, RunUpdates, TextPiece, Update, find_stop_reason
-from treadle.surfaces.cli.home_link import HomeLink
-from treadle.surfaces.cli.session_runs import find_next_run
+from treadle.surfaces.home_access.home_link import HomeLink
+from treadle.surfaces.home_access.session_runs import find_next_run
 from treadle.system.workspace_identity import find_workspace
 
 STARTS = ("run_queued", "run_start")

@@ -17,9 +17,9 @@ from acp.schema import (
 from treadle.domain.messages import Image
 from treadle.domain.transcript import PlanStep
 from treadle.surfaces.acp.patch_view import view_patch
-from treadle.surfaces.cli.call_view import decode, pretty_json, show_call, summarize_call
-from treadle.surfaces.cli.file_changes import PATCH_TOOL, read_edits
-from treadle.surfaces.cli.terminal import reveal, reveal_line
+from treadle.surfaces.terminal.call_view import decode, pretty_json, show_call, summarize_call
+from treadle.surfaces.terminal.file_changes import PATCH_TOOL, read_edits
+from treadle.surfaces.terminal.text import reveal, reveal_line
 
 CallContent = ContentToolCallContent | FileEditToolCallContent
 KINDS: dict[str, ToolKind] = {

@@ -6,7 +6,7 @@ from treadle.domain.schedules import ScheduleId
 from treadle.domain.webhooks import HookId, WebhookId
 from treadle.operations import inbound_webhooks, schedules, tokens, webhooks
 from treadle.operations.operation import Caller, NoParameters
-from treadle.surfaces.cli.references import find_listed, find_only
+from treadle.surfaces.home_access.references import find_listed, find_only
 
 
 async def find_schedule(caller: Caller, reference: str) -> ScheduleId:

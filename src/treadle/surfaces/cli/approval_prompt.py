@@ -22,7 +22,7 @@ from treadle.operations.operation import Caller
 from treadle.operations.run_control import ANSWER, AnswerQuestion
 from treadle.operations.run_tree import list_members
 from treadle.surfaces.cli.approval_scopes import COMMANDS, ApprovalScope, list_scopes
-from treadle.surfaces.cli.call_view import (
+from treadle.surfaces.terminal.call_view import (
     decode,
     describe_offer,
     describe_rule,
@@ -31,11 +31,11 @@ from treadle.surfaces.cli.call_view import (
     readable_json,
     show_change,
 )
-from treadle.surfaces.cli.editor import is_editor_set, open_editor, write_copy
-from treadle.surfaces.cli.event_output import Printer
-from treadle.surfaces.cli.line_input import Prompt
-from treadle.surfaces.cli.output import alert
-from treadle.surfaces.cli.terminal import measure_terminal, reveal_line
+from treadle.surfaces.terminal.editor import is_editor_set, open_editor, write_copy
+from treadle.surfaces.terminal.event_output import Printer
+from treadle.surfaces.terminal.line_input import Prompt
+from treadle.surfaces.terminal.output import alert
+from treadle.surfaces.terminal.text import measure_terminal, reveal_line
 from treadle.system.workspace_identity import identify_workspace
 
 BY = "terminal"

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from treadle.domain.permissions import make_exact_pattern
 from treadle.domain.tools import strip_line
-from treadle.surfaces.cli.call_view import decode, describe_rule
-from treadle.surfaces.cli.terminal import reveal_line
+from treadle.surfaces.terminal.call_view import decode, describe_rule
+from treadle.surfaces.terminal.text import reveal_line
 
 COMMANDS = ("bash", "run_command")
 

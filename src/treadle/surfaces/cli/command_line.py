@@ -124,7 +124,7 @@ class CliCommand:
         end = _end_of_options(words)
         values, rest = parser.parse_known_args(list(words[:end]))
         arguments = self._read_arguments([*rest, *words[end + 1 :]], parser)
-        from treadle.surfaces.cli.process import perform
+        from treadle.surfaces.terminal.process import perform
 
         perform(partial(self.function, **vars(values), **arguments), self._loop)
 
@@ -230,7 +230,7 @@ class _Parser(argparse.ArgumentParser):
 
 def refuse(message: str) -> NoReturn:
     """Report a mistake on the command line and exit."""
-    from treadle.surfaces.cli.output import print_error
+    from treadle.surfaces.terminal.output import print_error
 
     print_error(message)
     sys.exit(USAGE_ERROR)

@@ -9,10 +9,10 @@ import msgspec
 from treadle.domain.runs import Metrics
 from treadle.operations.replays import Replayed
 from treadle.operations.run_diff import Differs, RunDiff
-from treadle.surfaces.cli.output import Column, print_table, short_ids
 from treadle.surfaces.cli.run_view import describe_time
-from treadle.surfaces.cli.terminal import columns, cut, one_line, supports_colour
 from treadle.surfaces.cli.tree_view import cost_of
+from treadle.surfaces.terminal.output import Column, print_table, short_ids
+from treadle.surfaces.terminal.text import columns, cut, one_line, supports_colour
 
 REMOVED, ADDED = "31", "32"
 """Colours."""

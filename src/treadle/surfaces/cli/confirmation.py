@@ -1,7 +1,7 @@
 """Confirmation of what cannot be undone."""
 
 from treadle.domain.errors import UsageError
-from treadle.surfaces.cli.line_input import Prompt, ask_yes_or_no
+from treadle.surfaces.terminal.line_input import Prompt, ask_yes_or_no
 
 
 async def is_confirmed(question: str, action: str) -> bool:

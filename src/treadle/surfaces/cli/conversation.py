@@ -14,20 +14,24 @@ from treadle.api.agent import apply_options, collect_tools, make_attachment
 from treadle.api.engine import HostedEngine
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
-from treadle.domain.commands import COMMAND_NAMES
+from treadle.domain.commands import refuse_unknown_command
 from treadle.domain.errors import UnknownSession, UsageError
 from treadle.domain.ids import SessionId
 from treadle.domain.messages import Message, user
-from treadle.domain.suggestions import find_closest
 from treadle.operations.requested_run import RequestedRun
 from treadle.operations.run_start import START_LOCAL, StartLocalRun
 from treadle.ports.tool import Tool
-from treadle.surfaces.cli.connection import HomeAccess, current_home, open_home
 from treadle.surfaces.cli.follow import Follower, FollowOptions, add_endpoint, list_unfinished_runs, make_engine
-from treadle.surfaces.cli.output import note
-from treadle.surfaces.cli.process import Stop
-from treadle.surfaces.cli.references import LAST, find_session
-from treadle.surfaces.cli.session_folder import FolderChoice, choose_folder, find_agent_folder, use_current_folder
+from treadle.surfaces.home_access.connection import HomeAccess, current_home, open_home
+from treadle.surfaces.home_access.references import LAST, find_agent, find_session
+from treadle.surfaces.home_access.session_folder import (
+    FolderChoice,
+    choose_folder,
+    find_agent_folder,
+    use_current_folder,
+)
+from treadle.surfaces.terminal.output import note
+from treadle.surfaces.terminal.process import Stop
 from treadle.system.workspace_identity import find_workspace
 
 PROMPT = ">"
@@ -181,16 +185,6 @@ def _add_functions(agent: AgentSpec, own: tuple[str, ...]) -> AgentSpec:
     return msgspec.structs.replace(changed, small_models=msgspec.structs.replace(small, tools=tools))
 
 
-def find_agent(home: Home, name: str, model: str | None) -> AgentSpec:
-    """Return an agent of the home, with another model if one is named."""
-    agent = home.agent(name, model)
-    if model is None:
-        return agent
-    if not model.strip():
-        raise UsageError("-m names no model. Write -m provider/model-id.")
-    return msgspec.structs.replace(agent, model=model, provider=None)
-
-
 def load_functions(path: Path) -> list[Tool]:
     """Execute a Python file and return its functions as tools: those it decorates, or else all public ones."""
     name = f"treadle_functions_{re.sub(r'[^0-9a-zA-Z]', '_', path.stem)}"
@@ -218,13 +212,3 @@ def load_functions(path: Path) -> list[Tool]:
     if not tools:
         raise UsageError(f"{path} defines no public functions. Add one, or decorate one with @treadle.tool.")
     return tools
-
-
-def refuse_unknown_command(text: str) -> None:
-    """Raise UsageError for a message that begins with a slash and a word, such as `/rest`, that is not a command. A
-    path such as /etc/hosts is a message."""
-    word = text.split(maxsplit=1)[0].lower() if text.split() else ""
-    if re.fullmatch(r"/[a-z]+", word) and word not in COMMAND_NAMES:
-        near = find_closest(word, COMMAND_NAMES)
-        meant = f" Did you mean {near}?" if near else ""
-        raise UsageError(f"There is no command {word}.{meant} Commands: {', '.join(COMMAND_NAMES)}.")

@@ -40,15 +40,15 @@ from treadle.operations.run_tree import list_members
 from treadle.operations.runs import RunView
 from treadle.operations.transcripts import RunTranscript, load_transcript
 from treadle.surfaces.cli.approval_prompt import RunQuestions
-from treadle.surfaces.cli.connection import HomeAccess, current_home, open_home
-from treadle.surfaces.cli.event_output import JsonLines, PlainAnswer, Printer, TranscriptPrinter
-from treadle.surfaces.cli.line_input import Prompt
 from treadle.surfaces.cli.live_line import LiveLine, can_draw
 from treadle.surfaces.cli.markdown_output import make_transcript_printer
 from treadle.surfaces.cli.model_wait import ModelWait
-from treadle.surfaces.cli.output import format_count, note
-from treadle.surfaces.cli.process import FAILED, NEEDS_AN_ANSWER, PIPE_CLOSED, Stop
 from treadle.surfaces.cli.wait_hint import FOR_AN_ANSWER, PARKED, endpoint_option, list_questions
+from treadle.surfaces.home_access.connection import HomeAccess, current_home, open_home
+from treadle.surfaces.terminal.event_output import JsonLines, PlainAnswer, Printer, TranscriptPrinter
+from treadle.surfaces.terminal.line_input import Prompt
+from treadle.surfaces.terminal.output import format_count, note
+from treadle.surfaces.terminal.process import FAILED, NEEDS_AN_ANSWER, PIPE_CLOSED, Stop
 
 POLL_INTERVAL_SECONDS = 0.05
 OnStop = Literal["interrupt", "leave"]

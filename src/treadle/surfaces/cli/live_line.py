@@ -17,7 +17,7 @@ from treadle.domain.transcript import (
     TextAppended,
     ThinkingItem,
 )
-from treadle.surfaces.cli.terminal import can_overwrite, measure_terminal, one_line, supports_colour
+from treadle.surfaces.terminal.text import can_overwrite, measure_terminal, one_line, supports_colour
 
 CLEAR = "\r\x1b[K"
 DIM, NORMAL = "\x1b[2m", "\x1b[0m"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from treadle.domain.envelope import Event
 from treadle.domain.transcript import Change
-from treadle.surfaces.cli.event_output import TranscriptPrinter
-from treadle.surfaces.cli.terminal import columns
+from treadle.surfaces.terminal.event_output import TranscriptPrinter
+from treadle.surfaces.terminal.text import columns
 
 if TYPE_CHECKING:
     from treadle.surfaces.markdown.stream import MarkdownStream
@@ -58,16 +58,16 @@ class MarkdownPrinter(TranscriptPrinter):
             self._print_finished(stream)
 
     def _open_stream(self) -> "MarkdownStream":
+        from treadle.surfaces.markdown.line_output import find_colours
         from treadle.surfaces.markdown.stream import MarkdownStream
-        from treadle.surfaces.tui.terminal_output import find_colours
-        from treadle.surfaces.tui.themes import PLAIN_NAME, find_palette, make_terminal_palette
+        from treadle.surfaces.markdown.themes import PLAIN_NAME, find_palette, make_terminal_palette
 
         self._printed_lines = 0
         palette = find_palette(PLAIN_NAME) if find_colours(self._out) is None else make_terminal_palette()
         return MarkdownStream(min(columns(), MAX_WIDTH), palette)
 
     def _print_finished(self, stream: "MarkdownStream") -> None:
-        from treadle.surfaces.tui.terminal_output import find_colours, format_lines
+        from treadle.surfaces.markdown.line_output import find_colours, format_lines
 
         lines = stream.finished_lines[self._printed_lines :]
         if lines:
@@ -79,5 +79,5 @@ class MarkdownPrinter(TranscriptPrinter):
 
 def _import_renderer() -> None:
     """Import the renderer, so that the first words of the model are not delayed."""
-    for name in ("markdown.stream", "tui.terminal_output", "tui.themes"):
-        import_module(f"treadle.surfaces.{name}")
+    for name in ("stream", "line_output", "themes"):
+        import_module(f"treadle.surfaces.markdown.{name}")

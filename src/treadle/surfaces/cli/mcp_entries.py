@@ -11,7 +11,7 @@ from treadle.domain.errors import UsageError
 from treadle.domain.mcp_servers import McpConnectionView, McpServer, check_server_names
 from treadle.mcp.entry_secrets import replace_secrets
 from treadle.mcp.start_rules import explain_invalid_start
-from treadle.surfaces.cli.terminal import measure_terminal
+from treadle.surfaces.terminal.text import measure_terminal
 
 NONE = "-"
 """In a table: nothing."""

@@ -11,9 +11,9 @@ from treadle.bootstrap.mcp_entries import ServerEntry, ToolChanges, describe_tar
 from treadle.domain.mcp_servers import McpServer
 from treadle.mcp.names import make_tool_name
 from treadle.mcp.start_rules import explain_privilege, find_access
-from treadle.surfaces.cli.call_view import quote_lines
-from treadle.surfaces.cli.output import format_count
-from treadle.surfaces.cli.terminal import reveal_line
+from treadle.surfaces.terminal.call_view import quote_lines
+from treadle.surfaces.terminal.output import format_count
+from treadle.surfaces.terminal.text import reveal_line
 
 MAX_SCHEMA_CHARACTERS = 2000
 

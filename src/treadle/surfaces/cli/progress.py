@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from types import TracebackType
 
-from treadle.surfaces.cli.terminal import can_overwrite, measure_terminal, one_line
+from treadle.surfaces.terminal.text import can_overwrite, measure_terminal, one_line
 
 _CLEAR = "\r\x1b[K"
 

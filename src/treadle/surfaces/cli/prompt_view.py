@@ -6,8 +6,8 @@ import msgspec
 
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, ToolUse
 from treadle.operations.run_inspection import StepPrompt
-from treadle.surfaces.cli.output import print_json_line
-from treadle.surfaces.cli.terminal import inert
+from treadle.surfaces.terminal.output import print_json_line
+from treadle.surfaces.terminal.text import inert
 
 
 def print_prompt(prompt: StepPrompt, *, json: bool) -> None:

@@ -7,9 +7,8 @@ from contextlib import suppress
 from treadle.domain.ids import RunId
 from treadle.operations.runs import RunView
 from treadle.surfaces.cli.follow import Follower
-from treadle.system.helper_process import start_command_helper
+from treadle.surfaces.home_access.background_process import start_background_process
 
-BACKGROUND_MODULE = "treadle.surfaces.cli.background"
 HAND_OVER_SECONDS = 30.0
 """How long a run may take to come to a safe point before this process ends anyway; the journal survives that."""
 
@@ -46,8 +45,8 @@ async def _leave(follower: Follower, run_id: RunId) -> None:
         return
     if access.is_shared:
         await access.engine.drain(HAND_OVER_SECONDS)
-        start_command_helper(BACKGROUND_MODULE, run_id)
+        start_background_process([run_id])
         return
-    start_command_helper(BACKGROUND_MODULE, run_id)
+    start_background_process([run_id])
     with suppress(TimeoutError):
         await asyncio.wait_for(access.released.wait(), HAND_OVER_SECONDS)

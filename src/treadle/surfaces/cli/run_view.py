@@ -9,7 +9,8 @@ from treadle.domain.runs import Metrics
 from treadle.domain.users import LOCAL_USER
 from treadle.operations.operation import Caller
 from treadle.operations.runs import SHOW, RunDetail, RunView, ShowRun
-from treadle.surfaces.cli.output import (
+from treadle.surfaces.cli.tree_view import cost_of
+from treadle.surfaces.terminal.output import (
     Column,
     format_count,
     local_time,
@@ -18,8 +19,7 @@ from treadle.surfaces.cli.output import (
     short_ids,
     when,
 )
-from treadle.surfaces.cli.terminal import inert
-from treadle.surfaces.cli.tree_view import cost_of
+from treadle.surfaces.terminal.text import inert
 
 MESSAGE_COLUMN = Column("MESSAGE", shrinks_to=20)
 

@@ -7,7 +7,7 @@ from treadle.surfaces.cli.command_line import Argument, Option
 
 if TYPE_CHECKING:
     from treadle.domain.events.permissions import Decision
-    from treadle.surfaces.cli.session_folder import FolderChoice
+    from treadle.surfaces.home_access.session_folder import FolderChoice
 
 Json = Annotated[bool, Option("--json", help="Print JSON, one value per line.")]
 EventsJson = Annotated[bool, Option("--json", help="Print every event as JSON, one per line.")]

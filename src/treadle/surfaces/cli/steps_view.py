@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from treadle.domain.money import format_amount
 from treadle.operations.run_records import CallRecord, RunSteps, StepRecord, SummaryRecord
-from treadle.surfaces.cli.output import note
 from treadle.surfaces.cli.run_view import describe_time, describe_usage
-from treadle.surfaces.cli.terminal import columns, cut, one_line
+from treadle.surfaces.terminal.output import note
+from treadle.surfaces.terminal.text import columns, cut, one_line
 
 
 def print_steps(records: RunSteps) -> None:

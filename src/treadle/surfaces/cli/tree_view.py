@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from treadle.domain.money import format_cost
 from treadle.domain.runs import Metrics
 from treadle.operations.run_inspection import RunTree, TreeMember
-from treadle.surfaces.cli.output import Column, format_count, print_json, print_table, short_id
+from treadle.surfaces.terminal.output import Column, format_count, print_json, print_table, short_id
 
 HEAD = (
     *("RUN", Column("AGENT", shrinks_to=8), "STATE", Column("STEPS", is_number=True)),

@@ -10,8 +10,8 @@ from treadle.operations import approvals, runs, transcripts
 from treadle.operations.local_admin import AGENT
 from treadle.operations.operation import Caller, OperationClient
 from treadle.operations.run_tree import list_members
-from treadle.surfaces.cli.call_view import summarize_call
-from treadle.surfaces.cli.terminal import one_line, reveal_line
+from treadle.surfaces.terminal.call_view import summarize_call
+from treadle.surfaces.terminal.text import one_line, reveal_line
 
 PARKED = ("interrupted", "unavailable", "approval", "answer")
 """Wait reasons that need the user."""

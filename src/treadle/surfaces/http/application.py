@@ -14,10 +14,10 @@ from treadle.surfaces.http import channel_webhooks, health, inbound_webhooks, op
 from treadle.surfaces.http.auth import check_request_allowed
 from treadle.surfaces.http.body_limit import MAX_BODY_BYTES, BodyLimit
 from treadle.surfaces.http.idempotency import IdempotencyMiddleware
+from treadle.surfaces.http.mcp_mount import McpMount
 from treadle.surfaces.http.openai import chat, models, responses
 from treadle.surfaces.http.operation_routes import make_operation_routes
 from treadle.surfaces.http.problems import handle_exception
-from treadle.surfaces.mcp.http import McpMount
 
 DESCRIPTION_PATH = openapi.PATH
 HAND_WRITTEN_ROUTES: tuple[Any, ...] = tuple(

@@ -7,7 +7,7 @@ from rich.cells import cell_len, chop_cells
 from rich.segment import Segment
 from rich.style import Style
 
-from treadle.surfaces.cli.terminal import inert
+from treadle.surfaces.terminal.text import inert
 
 Span = tuple[str, Style]
 Line = list[Segment]

@@ -16,8 +16,9 @@ from textual.widgets import Static, TextArea
 
 from treadle.domain.errors import TreadleError
 from treadle.domain.ids import SessionId
-from treadle.surfaces.cli.home_link import HomeLink
-from treadle.surfaces.cli.terminal import one_line
+from treadle.surfaces.home_access.home_link import HomeLink
+from treadle.surfaces.markdown.themes import PLAIN_NAME, find_palette
+from treadle.surfaces.terminal.text import one_line
 from treadle.surfaces.tui import keys, texts
 from treadle.surfaces.tui.approval_panel import ApprovalPanel
 from treadle.surfaces.tui.chat import Chat
@@ -37,8 +38,8 @@ from treadle.surfaces.tui.review import Review
 from treadle.surfaces.tui.status_line import StatusLine
 from treadle.surfaces.tui.terminal_loan import lend_terminal
 from treadle.surfaces.tui.terminal_loss import CHECK_SECONDS, TerminalLoss
-from treadle.surfaces.tui.themes import PLAIN_NAME, choose_theme, find_palette, make_textual_themes
 from treadle.surfaces.tui.transcript_view import TranscriptView
+from treadle.surfaces.tui.widget_themes import choose_theme, make_textual_themes
 
 Result = TypeVar("Result")
 

@@ -11,9 +11,9 @@ from textual.timer import Timer
 from textual.widgets import Static
 
 from treadle.domain.permissions import describe_destruction
-from treadle.surfaces.cli.call_view import describe_offer, quote_lines, show_change
-from treadle.surfaces.cli.terminal import one_line, reveal_line
 from treadle.surfaces.markdown.palette import Palette
+from treadle.surfaces.terminal.call_view import describe_offer, quote_lines, show_change
+from treadle.surfaces.terminal.text import one_line, reveal_line
 from treadle.surfaces.tui import keys, texts
 from treadle.surfaces.tui.chat_state import Pending, PendingApproval, PendingQuestion
 

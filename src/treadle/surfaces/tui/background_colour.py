@@ -8,7 +8,7 @@ import termios
 import time
 import tty
 
-from treadle.surfaces.tui.themes import DARK, LIGHT
+from treadle.surfaces.markdown.themes import DARK, LIGHT
 
 TIMEOUT_SECONDS = 0.15
 _COLOUR = re.compile(rb"\]11;rgba?:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)")

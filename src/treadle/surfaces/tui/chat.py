@@ -30,10 +30,10 @@ from treadle.operations.requested_run import RequestedRun
 from treadle.operations.run_control import AnswerQuestion, SteerRun, StopRun
 from treadle.operations.run_start import START_LOCAL, StartLocalRun
 from treadle.operations.runs import RunView
-from treadle.surfaces.cli.conversation import find_agent
-from treadle.surfaces.cli.home_link import HomeLink, LinkState
-from treadle.surfaces.cli.session_folder import find_agent_folder, use_folder
-from treadle.surfaces.cli.session_runs import find_next_run
+from treadle.surfaces.home_access.home_link import HomeLink, LinkState
+from treadle.surfaces.home_access.references import find_agent
+from treadle.surfaces.home_access.session_folder import find_agent_folder, use_folder
+from treadle.surfaces.home_access.session_runs import find_next_run
 from treadle.surfaces.tui.attachments import to_sent_attachment
 from treadle.surfaces.tui.chat_run import ChatRun
 from treadle.surfaces.tui.chat_state import (

@@ -7,7 +7,7 @@ from treadle.domain.ids import RunId
 from treadle.domain.transcript import RunTotals
 from treadle.operations import runs
 from treadle.operations.approvals import ApprovalView
-from treadle.surfaces.cli.home_link import LinkState
+from treadle.surfaces.home_access.home_link import LinkState
 from treadle.surfaces.tui.chat_run import ChatRun
 from treadle.surfaces.tui.session_pages import EarlierRun
 from treadle.surfaces.tui.transcript import ShownItem

@@ -9,8 +9,9 @@ from treadle.domain.ids import RunId, SessionId
 from treadle.domain.money import format_cost
 from treadle.domain.transcript import CallItem, MessageItem
 from treadle.operations import runs, sessions
-from treadle.surfaces.cli.output import short_id
-from treadle.surfaces.cli.terminal import inert
+from treadle.surfaces.markdown.themes import DARK, LIGHT, NAMES
+from treadle.surfaces.terminal.output import short_id
+from treadle.surfaces.terminal.text import inert
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat_state import ForkSource
 from treadle.surfaces.tui.commands import Slash
@@ -21,7 +22,6 @@ from treadle.surfaces.tui.run_commands import change_run
 from treadle.surfaces.tui.session_export import export_markdown
 from treadle.surfaces.tui.session_pages import SessionPages
 from treadle.surfaces.tui.session_picker import SessionPicker
-from treadle.surfaces.tui.themes import DARK, LIGHT, NAMES
 from treadle.surfaces.tui.transcript import list_calls
 
 if TYPE_CHECKING:
@@ -305,6 +305,6 @@ def _describe_agent(app: ControlledApp, name: str) -> str:
 
 
 def _find_path(call: CallItem) -> str:
-    from treadle.surfaces.cli.call_view import decode
+    from treadle.surfaces.terminal.call_view import decode
 
     return str((decode(call.arguments).values or {}).get("path", ""))

@@ -9,7 +9,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Static
 
-from treadle.surfaces.cli.home_link import HomeLink
+from treadle.surfaces.home_access.home_link import HomeLink
 from treadle.surfaces.markdown.palette import Palette
 from treadle.surfaces.tui.approval_panel import ApprovalPanel
 from treadle.surfaces.tui.chat import Chat

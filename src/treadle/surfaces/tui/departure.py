@@ -4,11 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from treadle.domain.ids import RunId
+from treadle.surfaces.home_access.background_process import start_background_process
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat import Chat
 from treadle.surfaces.tui.leaving import Leaving, LeavingKind
-from treadle.system.helper_process import start_command_helper
 
 if TYPE_CHECKING:
     from treadle.surfaces.tui.controlled_app import ControlledApp  # imports Textual, which a plain chat does not
@@ -18,7 +17,6 @@ UNATTENDED = ("interrupted", "unavailable")
 STOP_SECONDS = 20.0
 """How long a run may take to stop before the UI quits anyway; the journal survives that."""
 POLL_SECONDS = 0.05
-BACKGROUND_MODULE = "treadle.surfaces.cli.background"
 
 
 class Departure:
@@ -60,7 +58,8 @@ class Departure:
             return
         self.is_moving = True
         self._app.display_state.set_banner("link", texts.MOVING)
-        start_background_process(self._app.chat.run.run_id if self._app.chat.run is not None else None)
+        run = self._app.chat.run
+        start_background_process([] if run is None else [run.run_id])
 
     def on_home_released(self) -> None:
         """The home was handed over: nothing is left to do here."""
@@ -106,8 +105,3 @@ async def wait_until_stopped(chat: Chat) -> None:
         if asyncio.get_running_loop().time() > deadline:
             return
         await asyncio.sleep(POLL_SECONDS)
-
-
-def start_background_process(run_id: RunId | None) -> None:
-    """Start a process that takes the home over, executes its runs, and ends when they have ended."""
-    start_command_helper(BACKGROUND_MODULE, *([] if run_id is None else [run_id]))

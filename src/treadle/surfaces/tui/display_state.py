@@ -7,8 +7,8 @@ from textual.timer import Timer
 
 from treadle.domain.errors import TreadleError
 from treadle.domain.transcript import MessageItem
-from treadle.surfaces.cli.home_link import LinkState
-from treadle.surfaces.cli.terminal import one_line
+from treadle.surfaces.home_access.home_link import LinkState
+from treadle.surfaces.terminal.text import one_line
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat_run import ChatRun
 from treadle.surfaces.tui.chat_state import ChatListener

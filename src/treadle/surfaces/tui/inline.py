@@ -14,11 +14,14 @@ from treadle.domain.ids import SessionId
 from treadle.domain.permissions import describe_destruction
 from treadle.domain.transcript import AnswerItem, MessageItem, NoteItem
 from treadle.operations.approval_service import Answer as Decided
-from treadle.surfaces.cli.call_view import describe_offer, quote_lines, readable_json, show_change
-from treadle.surfaces.cli.home_link import HomeLink, LinkState
-from treadle.surfaces.cli.output import short_id
-from treadle.surfaces.cli.terminal import inert, one_line, reveal_line
+from treadle.surfaces.home_access.background_process import start_background_process
+from treadle.surfaces.home_access.home_link import HomeLink, LinkState
+from treadle.surfaces.markdown.line_output import find_colours, format_lines
 from treadle.surfaces.markdown.stream import MarkdownStream
+from treadle.surfaces.markdown.themes import PLAIN_NAME, find_palette, make_terminal_palette
+from treadle.surfaces.terminal.call_view import describe_offer, quote_lines, readable_json, show_change
+from treadle.surfaces.terminal.output import short_id
+from treadle.surfaces.terminal.text import inert, one_line, reveal_line
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat import BY, Chat
 from treadle.surfaces.tui.chat_run import ChatRun
@@ -27,15 +30,12 @@ from treadle.surfaces.tui.commands import find_command, list_commands, looks_lik
 from treadle.surfaces.tui.departure import (
     LeavingKind,
     find_question,
-    start_background_process,
     wait_until_stopped,
     waits_for_user,
 )
 from treadle.surfaces.tui.item_view import MARGIN, MAX_WIDTH, render_item
 from treadle.surfaces.tui.line_reader import LineReader
 from treadle.surfaces.tui.run_commands import change_run
-from treadle.surfaces.tui.terminal_output import find_colours, format_lines
-from treadle.surfaces.tui.themes import PLAIN_NAME, find_palette, make_terminal_palette
 from treadle.surfaces.tui.transcript import ShownItem
 
 SUPPORTED = ("/help", "/new", "/model", "/queue", "/unqueue", "/resume", "/cancel", "/quit")
@@ -97,9 +97,9 @@ class InlineChat(ChatListener):
     async def _set_up(self) -> bool:
         """Let the user choose a model, test it and save it. Return False if the user leaves."""
         from treadle.bootstrap.model_setup import apply_saved
-        from treadle.surfaces.cli.download_bar import DownloadBar
-        from treadle.surfaces.cli.line_input import hidden_typing
-        from treadle.surfaces.cli.setup_conversation import SetupFunctions, hold_setup
+        from treadle.surfaces.terminal.download_bar import DownloadBar
+        from treadle.surfaces.terminal.line_input import hidden_typing
+        from treadle.surfaces.terminal.setup_conversation import SetupFunctions, hold_setup
 
         async def ask_hidden(question: str) -> str | None:
             with hidden_typing():
@@ -356,7 +356,7 @@ class InlineChat(ChatListener):
         match kind:
             case "background":
                 if chat.link.engine is not None:
-                    start_background_process(chat.run.run_id if chat.run is not None else None)
+                    start_background_process([] if chat.run is None else [chat.run.run_id])
                 self._say(texts.LEFT_BACKGROUND.format(**names))
             case "parked":
                 self._say(texts.LEFT_PARKED.format(**names))

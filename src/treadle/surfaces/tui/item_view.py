@@ -20,12 +20,12 @@ from treadle.domain.transcript import (
     QuestionItem,
     ThinkingItem,
 )
-from treadle.surfaces.cli.call_view import decode, show_call, summarize_call
-from treadle.surfaces.cli.file_changes import FILE_TOOLS, find_change
-from treadle.surfaces.cli.terminal import cut, reveal_line
 from treadle.surfaces.markdown.blocks import render_markdown
 from treadle.surfaces.markdown.palette import PLAIN, Palette
 from treadle.surfaces.markdown.wrapping import Line, clean, pad_line, wrap
+from treadle.surfaces.terminal.call_view import decode, show_call, summarize_call
+from treadle.surfaces.terminal.file_changes import FILE_TOOLS, find_change
+from treadle.surfaces.terminal.text import cut, reveal_line
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.transcript import Report, ShownItem
 

@@ -15,12 +15,12 @@ from treadle.bootstrap.stores import ONLY_OWN
 from treadle.config.home import Home
 from treadle.domain.errors import UnknownSession, UsageError
 from treadle.domain.ids import SessionId
-from treadle.surfaces.cli.connection import current_home
-from treadle.surfaces.cli.home_link import HomeLink
-from treadle.surfaces.cli.output import note
-from treadle.surfaces.cli.references import LAST, find_session
-from treadle.surfaces.cli.session_folder import FolderChoice, choose_folder, find_agent_of_session
-from treadle.surfaces.cli.terminal import columns
+from treadle.surfaces.home_access.connection import current_home
+from treadle.surfaces.home_access.home_link import HomeLink
+from treadle.surfaces.home_access.references import LAST, find_session
+from treadle.surfaces.home_access.session_folder import FolderChoice, choose_folder, find_agent_of_session
+from treadle.surfaces.terminal.output import note
+from treadle.surfaces.terminal.text import columns
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.leaving import Leaving
 from treadle.surfaces.tui.preferences import read_preferences
@@ -65,7 +65,7 @@ async def open_chat(options: ChatOptions) -> int:
 async def _show(link: HomeLink, home: Home, options: ChatOptions, session: SessionId | None, folder: str) -> int:
     from treadle.surfaces.tui.app import TreadleApp
     from treadle.surfaces.tui.background_colour import detect_background
-    from treadle.surfaces.tui.terminal_output import print_transcript
+    from treadle.surfaces.tui.scrollback import print_transcript
 
     preferences = read_preferences(home.path)
     background = detect_background() if preferences.theme is None else None

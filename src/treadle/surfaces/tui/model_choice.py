@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from treadle.bootstrap.model_setup import make_plain_engine
-from treadle.surfaces.cli.home_link import HomeLink
+from treadle.surfaces.home_access.home_link import HomeLink
 from treadle.surfaces.tui.item_view import format_count
 
 if TYPE_CHECKING:

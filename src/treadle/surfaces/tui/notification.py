@@ -3,7 +3,7 @@
 import os
 from typing import TYPE_CHECKING, Any
 
-from treadle.surfaces.cli.terminal import one_line
+from treadle.surfaces.terminal.text import one_line
 
 if TYPE_CHECKING:
     from textual.app import App

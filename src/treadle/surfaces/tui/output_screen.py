@@ -15,10 +15,10 @@ from textual.strip import Strip
 
 from treadle.domain.errors import TreadleError
 from treadle.domain.transcript import CallItem
-from treadle.surfaces.cli.call_view import summarize_call
-from treadle.surfaces.cli.terminal import one_line
 from treadle.surfaces.markdown.palette import PLAIN, Palette
 from treadle.surfaces.markdown.wrapping import clean, hard_wrap
+from treadle.surfaces.terminal.call_view import summarize_call
+from treadle.surfaces.terminal.text import one_line
 from treadle.surfaces.tui import keys, texts
 
 MORE_SCREENS = 2

@@ -4,7 +4,7 @@ from treadle.domain.ids import RunId
 from treadle.operations import approvals, runs
 from treadle.operations.local_admin import AGENT
 from treadle.operations.run_tree import list_members
-from treadle.surfaces.cli.home_link import HomeLink
+from treadle.surfaces.home_access.home_link import HomeLink
 from treadle.surfaces.tui.chat_state import Pending, PendingApproval, PendingQuestion
 
 

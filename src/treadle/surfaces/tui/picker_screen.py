@@ -13,8 +13,8 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from treadle.domain.errors import TreadleError
-from treadle.surfaces.cli.terminal import one_line
 from treadle.surfaces.markdown.palette import Palette
+from treadle.surfaces.terminal.text import one_line
 from treadle.surfaces.tui import keys, texts
 from treadle.surfaces.tui.key_queue import HasKeyQueue
 from treadle.surfaces.tui.suggestions import rank

@@ -4,7 +4,7 @@ import importlib
 from contextlib import suppress
 
 from treadle.domain.errors import TreadleError
-from treadle.surfaces.cli.home_link import HomeLink
+from treadle.surfaces.home_access.home_link import HomeLink
 from treadle.surfaces.tui.chat import Chat
 
 MODULES = ("treadle.operations.submissions", "pygments.lexers", "pygments.lexers.python", "pygments.lexers.shell")

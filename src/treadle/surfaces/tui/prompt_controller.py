@@ -5,7 +5,7 @@ import asyncio
 from textual.app import SuspendNotSupported
 
 from treadle.domain.errors import UsageError
-from treadle.surfaces.cli.editor import open_editor, write_copy
+from treadle.surfaces.terminal.editor import open_editor, write_copy
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat_state import ForkSource
 from treadle.surfaces.tui.commands import suggest_commands

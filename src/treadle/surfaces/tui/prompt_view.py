@@ -9,8 +9,8 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.widgets import Static, TextArea
 
-from treadle.surfaces.cli.terminal import cut, inert, one_line
 from treadle.surfaces.markdown.palette import Palette
+from treadle.surfaces.terminal.text import cut, inert, one_line
 from treadle.surfaces.tui import keys, texts
 from treadle.surfaces.tui.attachments import Chip
 from treadle.surfaces.tui.chat_state import QueuedMessage

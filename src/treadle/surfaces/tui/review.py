@@ -4,8 +4,8 @@ import json
 
 from treadle.domain.errors import InvalidState, UsageError
 from treadle.operations.approval_service import Answer
-from treadle.surfaces.cli.call_view import decode, readable_json
-from treadle.surfaces.cli.terminal import is_invisible
+from treadle.surfaces.terminal.call_view import decode, readable_json
+from treadle.surfaces.terminal.text import is_invisible
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat import BY
 from treadle.surfaces.tui.chat_state import Pending, PendingApproval, PendingQuestion

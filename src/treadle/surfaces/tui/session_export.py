@@ -16,7 +16,7 @@ from treadle.domain.transcript import (
 )
 from treadle.operations import sessions
 from treadle.operations.run_diff import RunDiff
-from treadle.surfaces.cli.home_link import HomeLink
+from treadle.surfaces.home_access.home_link import HomeLink
 from treadle.surfaces.tui.call_output import read_output
 from treadle.surfaces.tui.session_pages import SessionPages
 

@@ -8,15 +8,15 @@ from treadle.domain.errors import TreadleError, UsageError
 from treadle.domain.ids import SessionId
 from treadle.operations import sessions
 from treadle.operations.operation import list_items
-from treadle.surfaces.cli.output import when
-from treadle.surfaces.cli.session_folder import (
+from treadle.surfaces.home_access.session_folder import (
     find_agent_folder,
     find_agent_of_session,
     find_other_workspace,
     find_stored_agent,
     has_folder,
 )
-from treadle.surfaces.cli.terminal import one_line
+from treadle.surfaces.terminal.output import when
+from treadle.surfaces.terminal.text import one_line
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.controlled_app import ControlledApp
 from treadle.system.workspace_identity import find_workspace

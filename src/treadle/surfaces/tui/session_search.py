@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from treadle.operations.search import FIND, FindText
-from treadle.surfaces.cli.home_link import HomeLink
-from treadle.surfaces.cli.output import when
+from treadle.surfaces.home_access.home_link import HomeLink
+from treadle.surfaces.terminal.output import when
 
 if TYPE_CHECKING:
     from treadle.surfaces.tui.picker_screen import PickerRow

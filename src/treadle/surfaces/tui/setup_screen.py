@@ -14,9 +14,10 @@ from textual.widgets.option_list import Option
 
 from treadle.bootstrap.model_setup import FoundModel, ModelSetup, find_models
 from treadle.domain.errors import TreadleError
-from treadle.surfaces.cli.download_bar import draw_bar
-from treadle.surfaces.cli.home_link import HomeLink
-from treadle.surfaces.cli.setup_conversation import (
+from treadle.surfaces.home_access.home_link import HomeLink
+from treadle.surfaces.markdown.palette import Palette
+from treadle.surfaces.terminal.download_bar import draw_bar
+from treadle.surfaces.terminal.setup_conversation import (
     KEY_ROW,
     LOOKING,
     SERVER_ROW,
@@ -26,8 +27,7 @@ from treadle.surfaces.cli.setup_conversation import (
     read_server,
     try_setup,
 )
-from treadle.surfaces.cli.terminal import one_line
-from treadle.surfaces.markdown.palette import Palette
+from treadle.surfaces.terminal.text import one_line
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.suggestions import rank
 

@@ -10,8 +10,8 @@ from treadle.domain.durations import format_duration
 from treadle.domain.graphemes import display_width
 from treadle.domain.money import format_amount
 from treadle.domain.transcript import RunTotals
-from treadle.surfaces.cli.terminal import cut, one_line
 from treadle.surfaces.markdown.palette import Palette
+from treadle.surfaces.terminal.text import cut, one_line
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat import Chat
 from treadle.surfaces.tui.item_view import format_count

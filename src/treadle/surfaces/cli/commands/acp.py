@@ -32,7 +32,7 @@ def acp(
     The editor starts it. Sessions are sessions of the home, with the folder of the editor as the workspace. It logs
     to logs/acp.log in the home. It needs the extra `acp`: pip install 'treadle[acp]'."""
     from treadle.domain.errors import UsageError
-    from treadle.surfaces.cli.connection import current_home
+    from treadle.surfaces.home_access.connection import current_home
 
     if setup:
         from treadle.surfaces.tui.launch import ChatOptions, open_chat

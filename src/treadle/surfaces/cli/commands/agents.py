@@ -13,15 +13,15 @@ from treadle.config.home import Home
 from treadle.config.yaml_files import dump_yaml
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.operations import agents
-from treadle.surfaces.cli.attachable_home import find_fault
 from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.confirmation import is_confirmed
-from treadle.surfaces.cli.connection import configured_home, current_home, open_admin_caller
-from treadle.surfaces.cli.editor import open_editor, write_copy
-from treadle.surfaces.cli.output import Column, alert, note, print_error, print_json, print_list, print_result
-from treadle.surfaces.cli.process import USAGE
 from treadle.surfaces.cli.shared_options import AgentArgument, Json, Yes
-from treadle.surfaces.cli.terminal import inert
+from treadle.surfaces.home_access.attachable_home import find_fault
+from treadle.surfaces.home_access.connection import configured_home, current_home, open_admin_caller
+from treadle.surfaces.terminal.editor import open_editor, write_copy
+from treadle.surfaces.terminal.output import Column, alert, note, print_error, print_json, print_list, print_result
+from treadle.surfaces.terminal.process import USAGE
+from treadle.surfaces.terminal.text import inert
 
 group = Group("agents")
 

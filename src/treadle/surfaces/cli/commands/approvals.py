@@ -10,9 +10,18 @@ from treadle.domain.permissions import describe_destruction
 from treadle.domain.users import LOCAL_USER
 from treadle.operations import approvals
 from treadle.operations.approvals import ApprovalView
-from treadle.surfaces.cli.call_view import describe_rule, show_call, summarize_call
 from treadle.surfaces.cli.command_line import Group, Option
-from treadle.surfaces.cli.output import (
+from treadle.surfaces.cli.shared_options import (
+    ApprovalArgument,
+    BaseUrl,
+    FurtherDecisions,
+    Json,
+    Note,
+    decision_of,
+)
+from treadle.surfaces.home_access.references import find_approval
+from treadle.surfaces.terminal.call_view import describe_rule, show_call, summarize_call
+from treadle.surfaces.terminal.output import (
     Column,
     local_time,
     note,
@@ -22,16 +31,7 @@ from treadle.surfaces.cli.output import (
     short_id,
     when,
 )
-from treadle.surfaces.cli.references import find_approval
-from treadle.surfaces.cli.shared_options import (
-    ApprovalArgument,
-    BaseUrl,
-    FurtherDecisions,
-    Json,
-    Note,
-    decision_of,
-)
-from treadle.surfaces.cli.terminal import columns, reveal_line
+from treadle.surfaces.terminal.text import columns, reveal_line
 
 if TYPE_CHECKING:
     from treadle.operations.approval_service import Answer
@@ -116,8 +116,8 @@ async def deny(
 async def _decide(approval: str, answer: "Answer", options: "FollowOptions") -> int:
     """Decide an approval and follow its run until it ends or waits again."""
     from treadle.operations.run_tree import find_root
-    from treadle.surfaces.cli.process import Stop
     from treadle.surfaces.cli.reviewer import follow_as_reviewer
+    from treadle.surfaces.terminal.process import Stop
 
     with Stop() as stop:
         async with options.open() as home:

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 import msgspec
 
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.connection import current_home
-from treadle.surfaces.cli.output import alert, format_count, note, print_json
 from treadle.surfaces.cli.shared_options import Json
+from treadle.surfaces.home_access.connection import current_home
+from treadle.surfaces.terminal.output import alert, format_count, note, print_json
 
 group = Group()
 

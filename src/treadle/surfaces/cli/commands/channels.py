@@ -10,9 +10,9 @@ from treadle.operations.channel_manager import ApprovedPairing, ChannelView, New
 from treadle.operations.channels import OneChannel, RevokedPerson
 from treadle.operations.operation import NoParameters
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.connection import current_home, open_admin_caller
-from treadle.surfaces.cli.output import Column, local_time, note, print_list, print_result
 from treadle.surfaces.cli.shared_options import Json
+from treadle.surfaces.home_access.connection import current_home, open_admin_caller
+from treadle.surfaces.terminal.output import Column, local_time, note, print_list, print_result
 
 group = Group("channels")
 ChannelArgument = Annotated[str, Argument(metavar="CHANNEL", help="The name of the channel in config.yaml.")]

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from treadle.config.home import Home
 from treadle.surfaces.cli.command_line import Group, Option
-from treadle.surfaces.cli.output import Column, alert, note, print_json, print_table
-from treadle.surfaces.cli.process import FAILED
 from treadle.surfaces.cli.progress import ProgressLine
 from treadle.surfaces.cli.shared_options import Json
+from treadle.surfaces.terminal.output import Column, alert, note, print_json, print_table
+from treadle.surfaces.terminal.process import FAILED
 
 if TYPE_CHECKING:
     from treadle.operations.system_facts import DoctorFinding

@@ -12,9 +12,9 @@ from treadle.operations.automation import NewHook, NewHookView
 from treadle.operations.operation import NoParameters
 from treadle.surfaces.cli.admin_references import find_hook
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.connection import current_home, open_admin_caller
-from treadle.surfaces.cli.output import Column, note, print_json, print_list, print_result, short_id
 from treadle.surfaces.cli.shared_options import AgentOption, Json
+from treadle.surfaces.home_access.connection import current_home, open_admin_caller
+from treadle.surfaces.terminal.output import Column, note, print_json, print_list, print_result, short_id
 
 HookArgument = Annotated[
     str,

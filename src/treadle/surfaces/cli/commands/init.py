@@ -21,13 +21,13 @@ from treadle.bootstrap.model_setup import (
 from treadle.config.home import Home
 from treadle.domain.errors import TreadleError, UsageError
 from treadle.surfaces.cli.command_line import Group, Option
-from treadle.surfaces.cli.connection import configured_home
-from treadle.surfaces.cli.download_bar import DownloadBar
-from treadle.surfaces.cli.line_input import Prompt, hidden_typing
-from treadle.surfaces.cli.output import alert, note, print_result
-from treadle.surfaces.cli.process import FAILED, Stop
-from treadle.surfaces.cli.setup_conversation import KEPT, AppliedSetup, SetupFunctions, hold_setup
 from treadle.surfaces.cli.shared_options import Json
+from treadle.surfaces.home_access.connection import configured_home
+from treadle.surfaces.terminal.download_bar import DownloadBar
+from treadle.surfaces.terminal.line_input import Prompt, hidden_typing
+from treadle.surfaces.terminal.output import alert, note, print_result
+from treadle.surfaces.terminal.process import FAILED, Stop
+from treadle.surfaces.terminal.setup_conversation import KEPT, AppliedSetup, SetupFunctions, hold_setup
 
 MAX_KEY_BYTES = 16_384
 group = Group()

@@ -26,8 +26,6 @@ from treadle.mcp.pool import INSTALL
 from treadle.ports.tool import ToolError
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.connection import configured_home, current_home
-from treadle.surfaces.cli.line_input import Prompt, ask_yes_or_no
 from treadle.surfaces.cli.mcp_entries import (
     NONE,
     check_entry,
@@ -39,10 +37,12 @@ from treadle.surfaces.cli.mcp_entries import (
     parse_pairs,
     resolve_paths,
 )
-from treadle.surfaces.cli.output import Column, alert, format_count, note, print_json, print_table
-from treadle.surfaces.cli.process import FAILED
 from treadle.surfaces.cli.shared_options import Json
-from treadle.surfaces.cli.terminal import inert, measure_terminal, reveal_line
+from treadle.surfaces.home_access.connection import configured_home, current_home, open_home
+from treadle.surfaces.terminal.line_input import Prompt, ask_yes_or_no
+from treadle.surfaces.terminal.output import Column, alert, format_count, note, print_json, print_table
+from treadle.surfaces.terminal.process import FAILED
+from treadle.surfaces.terminal.text import inert, measure_terminal, reveal_line
 
 SECTION = "mcp_servers"
 group = Group("mcp")
@@ -323,9 +323,15 @@ async def serve(
 ) -> int:
     """Offer the agents of the home as tools, to an MCP client on standard input and output."""
     _require_extra()
+    from treadle.api.engine import create_engine
     from treadle.surfaces.mcp.stdio import serve_stdio
 
-    return await serve_stdio(current_home(), tuple(agent) if agent else None)
+    home, only = current_home(), tuple(agent or ())
+    for name in only:
+        home.agent(name)  # raises UnknownAgent
+    async with open_home(create_engine(home=home), home) as access:  # or the process that owns the home
+        await serve_stdio(access.client, home, only)
+    return 0
 
 
 # ── Approving ──

@@ -19,8 +19,11 @@ from treadle.operations.memory_service import ALL, refuse_unknown_agent
 from treadle.operations.operation import LocalCaller
 from treadle.ports.memory import FoundMemory
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.connection import current_home, open_admin_caller
-from treadle.surfaces.cli.output import (
+from treadle.surfaces.cli.shared_options import AgentOption, Json
+from treadle.surfaces.home_access.connection import current_home, open_admin_caller
+from treadle.surfaces.home_access.references import find_memories
+from treadle.surfaces.home_access.session_folder import find_agent_folder
+from treadle.surfaces.terminal.output import (
     Column,
     format_count,
     note,
@@ -31,9 +34,6 @@ from treadle.surfaces.cli.output import (
     short_id,
     when,
 )
-from treadle.surfaces.cli.references import find_memories
-from treadle.surfaces.cli.session_folder import find_agent_folder
-from treadle.surfaces.cli.shared_options import AgentOption, Json
 from treadle.system.workspace_identity import identify_workspace
 
 AnyAgent = Annotated[

@@ -4,9 +4,9 @@ import time
 from typing import TYPE_CHECKING, Annotated
 
 from treadle.surfaces.cli.command_line import Argument, Group
-from treadle.surfaces.cli.output import alert, format_count, note, print_json
 from treadle.surfaces.cli.shared_options import Json
-from treadle.surfaces.cli.terminal import is_terminal
+from treadle.surfaces.terminal.output import alert, format_count, note, print_json
+from treadle.surfaces.terminal.text import is_terminal
 
 if TYPE_CHECKING:
     from treadle.bootstrap.migrate import MigrationReport

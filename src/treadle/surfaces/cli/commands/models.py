@@ -11,12 +11,12 @@ from treadle.domain.models import Profile
 from treadle.domain.money import format_amount
 from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble, Resolved
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.download_bar import DownloadBar
-from treadle.surfaces.cli.output import Column, note, print_error, print_fields, print_json, print_table
-from treadle.surfaces.cli.process import FAILED
 from treadle.surfaces.cli.progress import ProgressLine
 from treadle.surfaces.cli.shared_options import BaseUrl, Json, ModelArgument
-from treadle.surfaces.cli.terminal import one_line
+from treadle.surfaces.terminal.download_bar import DownloadBar
+from treadle.surfaces.terminal.output import Column, note, print_error, print_fields, print_json, print_table
+from treadle.surfaces.terminal.process import FAILED
+from treadle.surfaces.terminal.text import one_line
 
 if TYPE_CHECKING:
     from treadle.api.engine import HostedEngine
@@ -151,7 +151,7 @@ async def try_model(model: ModelArgument, base_url: BaseUrl = None, json: Json =
 
 def _make_engine() -> "HostedEngine":
     from treadle.api.engine import create_engine
-    from treadle.surfaces.cli.connection import configured_home
+    from treadle.surfaces.home_access.connection import configured_home
 
     return create_engine(home=configured_home())
 

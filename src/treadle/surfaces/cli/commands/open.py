@@ -5,10 +5,10 @@ from typing import Annotated
 from treadle.config.database_url import is_postgres
 from treadle.domain.errors import UsageError
 from treadle.surfaces.cli.command_line import Group, Option
-from treadle.surfaces.cli.connection import current_home, open_admin_caller
-from treadle.surfaces.cli.output import print_json
 from treadle.surfaces.cli.shared_options import Json
 from treadle.surfaces.cli.sign_in_link import make_url, open_browser
+from treadle.surfaces.home_access.connection import current_home, open_admin_caller
+from treadle.surfaces.terminal.output import print_json
 
 group = Group()
 

@@ -11,12 +11,12 @@ from treadle.domain.errors import UsageError
 from treadle.domain.plugins import Plugin
 from treadle.domain.suggestions import find_closest
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.connection import current_home
-from treadle.surfaces.cli.line_input import Prompt, ask_yes_or_no
-from treadle.surfaces.cli.output import Column, note, print_json, print_table
-from treadle.surfaces.cli.process import FAILED
 from treadle.surfaces.cli.shared_options import Json
-from treadle.surfaces.cli.terminal import reveal_line
+from treadle.surfaces.home_access.connection import current_home
+from treadle.surfaces.terminal.line_input import Prompt, ask_yes_or_no
+from treadle.surfaces.terminal.output import Column, note, print_json, print_table
+from treadle.surfaces.terminal.process import FAILED
+from treadle.surfaces.terminal.text import reveal_line
 
 group = Group("plugins")
 Name = Annotated[str, Argument(metavar="NAME", help="The name of the hook.")]

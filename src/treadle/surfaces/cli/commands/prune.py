@@ -17,10 +17,10 @@ from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.command_line import Group, Option
 from treadle.surfaces.cli.commands.sessions import open_deleting_caller
 from treadle.surfaces.cli.confirmation import is_confirmed
-from treadle.surfaces.cli.connection import current_home, open_admin_caller
-from treadle.surfaces.cli.output import Column, format_count, note, print_json, print_table, short_id, when
 from treadle.surfaces.cli.shared_options import Json, Yes
-from treadle.surfaces.cli.terminal import is_terminal
+from treadle.surfaces.home_access.connection import current_home, open_admin_caller
+from treadle.surfaces.terminal.output import Column, format_count, note, print_json, print_table, short_id, when
+from treadle.surfaces.terminal.text import is_terminal
 
 group = Group()
 

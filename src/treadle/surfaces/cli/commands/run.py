@@ -84,7 +84,7 @@ def run(
     from treadle.domain.errors import UsageError
     from treadle.surfaces.cli.conversation import RunArguments, RunConversation
     from treadle.surfaces.cli.follow import FollowOptions
-    from treadle.surfaces.cli.line_input import read_message
+    from treadle.surfaces.terminal.line_input import read_message
 
     if session is not None and resume:
         raise UsageError("--session and --continue name two sessions. Use one of them.")

@@ -11,14 +11,6 @@ from treadle.operations import runs
 from treadle.operations.operation import list_items
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.connection import current_home
-from treadle.surfaces.cli.output import (
-    note,
-    parse_since,
-    print_json,
-    print_list,
-)
-from treadle.surfaces.cli.references import find_question, find_run, find_session
 from treadle.surfaces.cli.run_view import print_runs, read_messages
 from treadle.surfaces.cli.shared_options import (
     BaseUrl,
@@ -29,6 +21,14 @@ from treadle.surfaces.cli.shared_options import (
     Limit,
     RunArgument,
     decision_of,
+)
+from treadle.surfaces.home_access.connection import current_home
+from treadle.surfaces.home_access.references import find_question, find_run, find_session
+from treadle.surfaces.terminal.output import (
+    note,
+    parse_since,
+    print_json,
+    print_list,
 )
 
 if TYPE_CHECKING:
@@ -129,8 +129,8 @@ async def show_events(
     json: Json = False,
 ) -> int:
     """Print the events of a run."""
-    from treadle.surfaces.cli.event_output import EventLines, JsonLines
     from treadle.surfaces.cli.wait_hint import PARKED
+    from treadle.surfaces.terminal.event_output import EventLines, JsonLines
 
     lines = JsonLines() if json else EventLines()
     async with open_readonly_caller() as client:
@@ -245,8 +245,8 @@ async def resume_run(
     The exit codes are those of `treadle run`."""
     from treadle.operations.run_control import RESUME
     from treadle.surfaces.cli.follow import FollowOptions, must_be_resumed, refuse_behind_parked
-    from treadle.surfaces.cli.process import Stop
     from treadle.surfaces.cli.wait_hint import FOR_AN_ANSWER
+    from treadle.surfaces.terminal.process import Stop
 
     options = FollowOptions(json, base_url, decision_of(yes))
     with Stop() as stop:
@@ -281,8 +281,8 @@ async def answer_run(
     from treadle.operations.run_control import ANSWER, AnswerQuestion
     from treadle.operations.run_tree import find_root
     from treadle.surfaces.cli.follow import FollowOptions
-    from treadle.surfaces.cli.process import Stop
     from treadle.surfaces.cli.reviewer import follow_as_reviewer
+    from treadle.surfaces.terminal.process import Stop
 
     options = FollowOptions(json, base_url, decision_of(yes), on_stop="leave")
     with Stop() as stop:
@@ -301,8 +301,8 @@ async def answer_run(
 async def cancel_run(run: RunArgument, json: Json = False) -> int:
     """Cancel a run."""
     from treadle.operations.run_control import CANCEL, StopRun
-    from treadle.surfaces.cli.connection import open_home
     from treadle.surfaces.cli.follow import POLL_INTERVAL_SECONDS, is_behind_another, make_engine
+    from treadle.surfaces.home_access.connection import open_home
 
     home = current_home()
     async with open_home(make_engine(home), home) as access:
@@ -350,7 +350,7 @@ def fork_run(
 
     The old run is not changed, and no tool call of it is repeated. The exit codes are those of `treadle run`."""
     from treadle.surfaces.cli.follow import FollowOptions
-    from treadle.surfaces.cli.line_input import read_message
+    from treadle.surfaces.terminal.line_input import read_message
 
     text = None if message is None else read_message(message)
     return _fork(run, step, model, text, agent, FollowOptions(json, base_url, decision_of(yes)))
@@ -361,10 +361,10 @@ async def _fork(
 ) -> int:
     from treadle.operations.forks import Fork
     from treadle.operations.local_admin import FORK, ForkWhole
-    from treadle.surfaces.cli.connection import open_home
     from treadle.surfaces.cli.follow import add_endpoint, make_engine
-    from treadle.surfaces.cli.process import Stop
-    from treadle.surfaces.cli.session_folder import use_current_folder
+    from treadle.surfaces.home_access.connection import open_home
+    from treadle.surfaces.home_access.session_folder import use_current_folder
+    from treadle.surfaces.terminal.process import Stop
 
     home = current_home()
     spec = None if agent is None else use_current_folder(home.agent(agent, model))

@@ -15,10 +15,10 @@ from treadle.operations.operation import Caller, NoParameters
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.admin_references import find_schedule
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.connection import current_home, open_admin_caller
-from treadle.surfaces.cli.output import Column, local_time, note, print_list, print_result, short_id, when
-from treadle.surfaces.cli.references import find_session
 from treadle.surfaces.cli.shared_options import AgentOption, Json
+from treadle.surfaces.home_access.connection import current_home, open_admin_caller
+from treadle.surfaces.home_access.references import find_session
+from treadle.surfaces.terminal.output import Column, local_time, note, print_list, print_result, short_id, when
 
 ScheduleArgument = Annotated[
     str,

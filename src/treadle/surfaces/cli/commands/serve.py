@@ -9,10 +9,10 @@ from treadle.config.database_url import is_postgres, mask_password
 from treadle.domain.errors import UsageError
 from treadle.domain.version import VERSION
 from treadle.surfaces.cli.command_line import Group, Option
-from treadle.surfaces.cli.connection import configured_home
-from treadle.surfaces.cli.output import note, print_json
-from treadle.surfaces.cli.process import Stop, tune_for_long_run
 from treadle.surfaces.cli.shared_options import New
+from treadle.surfaces.home_access.connection import configured_home
+from treadle.surfaces.terminal.output import note, print_json
+from treadle.surfaces.terminal.process import Stop, tune_for_long_run
 
 if TYPE_CHECKING:
     from treadle.bootstrap.stores import WorkerShare
@@ -57,8 +57,8 @@ async def serve(
 
     The first start prints an access token. `treadle tokens create` creates more."""
     from treadle.api.engine import create_engine
-    from treadle.surfaces.cli.engine_startup import take_over_home
     from treadle.surfaces.cli.local_listener import listen
+    from treadle.surfaces.home_access.engine_startup import take_over_home
     from treadle.surfaces.http.engine_server import make_application
     from treadle.surfaces.http.unix_socket import accept_attachments
     from treadle.telemetry.settings import Telemetry
@@ -133,7 +133,7 @@ async def worker(
         raise UsageError(f"--host {host} needs a port: add --port PORT, or leave out --host.")
     from treadle.api.engine import create_engine
     from treadle.bootstrap.stores import WorkerShare
-    from treadle.surfaces.cli.engine_startup import open_engine
+    from treadle.surfaces.home_access.engine_startup import open_engine
     from treadle.telemetry.settings import Telemetry
 
     settings = home.config().server

@@ -13,8 +13,11 @@ from treadle.operations.runs import RunView
 from treadle.operations.sessions import SessionDetail, SessionView
 from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.confirmation import is_confirmed
-from treadle.surfaces.cli.connection import current_home, open_admin_caller
-from treadle.surfaces.cli.output import (
+from treadle.surfaces.cli.run_view import read_messages, state_of
+from treadle.surfaces.cli.shared_options import Json, Limit, SessionArgument, Yes
+from treadle.surfaces.home_access.connection import current_home, open_admin_caller
+from treadle.surfaces.home_access.references import find_session
+from treadle.surfaces.terminal.output import (
     Column,
     format_count,
     note,
@@ -26,10 +29,7 @@ from treadle.surfaces.cli.output import (
     short_id,
     when,
 )
-from treadle.surfaces.cli.references import find_session
-from treadle.surfaces.cli.run_view import read_messages, state_of
-from treadle.surfaces.cli.shared_options import Json, Limit, SessionArgument, Yes
-from treadle.surfaces.cli.terminal import one_line
+from treadle.surfaces.terminal.text import one_line
 from treadle.system.workspace_identity import find_workspace
 
 group = Group("sessions")

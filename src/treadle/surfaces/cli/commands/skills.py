@@ -16,14 +16,14 @@ from treadle.domain.errors import UsageError
 from treadle.operations.skill_approvals import SkillView
 from treadle.skills.content import SkillContent
 from treadle.skills.inventory import FoundSkill, SkillInventory
-from treadle.surfaces.cli.call_view import quote_lines
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.connection import current_home
-from treadle.surfaces.cli.line_input import Prompt, ask_yes_or_no
-from treadle.surfaces.cli.output import Column, note, print_json, print_table
-from treadle.surfaces.cli.process import FAILED
 from treadle.surfaces.cli.shared_options import Json
-from treadle.surfaces.cli.terminal import measure_terminal, reveal_line
+from treadle.surfaces.home_access.connection import current_home
+from treadle.surfaces.terminal.call_view import quote_lines
+from treadle.surfaces.terminal.line_input import Prompt, ask_yes_or_no
+from treadle.surfaces.terminal.output import Column, note, print_json, print_table
+from treadle.surfaces.terminal.process import FAILED
+from treadle.surfaces.terminal.text import measure_terminal, reveal_line
 
 STATES = {"changed": "changed since"}
 UNBROKEN = 100_000

@@ -16,9 +16,9 @@ from treadle.operations.tokens import NewTokenView, TokenView
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.admin_references import find_token
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.connection import current_home, open_admin_caller
-from treadle.surfaces.cli.output import Column, note, print_json, print_list, print_result, short_id, when
 from treadle.surfaces.cli.shared_options import Json
+from treadle.surfaces.home_access.connection import current_home, open_admin_caller
+from treadle.surfaces.terminal.output import Column, note, print_json, print_list, print_result, short_id, when
 
 DEFAULT_SCOPES: tuple[Scope, ...] = ("read", "run")
 group = Group("tokens")

@@ -7,8 +7,8 @@ from treadle.bootstrap.callers import open_readonly_caller
 from treadle.domain.money import format_amount
 from treadle.operations.usage import UsageLine, UsageQuery, compute_usage, total
 from treadle.surfaces.cli.command_line import Group, Option
-from treadle.surfaces.cli.output import Column, format_count, note, parse_since, print_list
 from treadle.surfaces.cli.shared_options import Json
+from treadle.surfaces.terminal.output import Column, format_count, note, parse_since, print_list
 
 NO_KEY = "-"
 group = Group()

@@ -16,8 +16,9 @@ from treadle.domain.errors import UsageError
 from treadle.domain.suggestions import find_closest
 from treadle.operations.vault import secret_view
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.connection import configured_home, current_home
-from treadle.surfaces.cli.output import (
+from treadle.surfaces.cli.shared_options import Json
+from treadle.surfaces.home_access.connection import configured_home, current_home
+from treadle.surfaces.terminal.output import (
     Column,
     alert,
     format_count,
@@ -27,7 +28,6 @@ from treadle.surfaces.cli.output import (
     print_table,
     when,
 )
-from treadle.surfaces.cli.shared_options import Json
 from treadle.vault.names import check_name
 from treadle.vault.store import EVERY, Secret, SecretGrant, VaultStore
 

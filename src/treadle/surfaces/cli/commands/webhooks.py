@@ -9,8 +9,9 @@ from treadle.operations.operation import NoParameters
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.admin_references import find_dead_event, find_webhook
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.connection import current_home, open_admin_caller
-from treadle.surfaces.cli.output import (
+from treadle.surfaces.cli.shared_options import Json
+from treadle.surfaces.home_access.connection import current_home, open_admin_caller
+from treadle.surfaces.terminal.output import (
     Column,
     format_count,
     note,
@@ -20,7 +21,6 @@ from treadle.surfaces.cli.output import (
     short_id,
     when,
 )
-from treadle.surfaces.cli.shared_options import Json
 
 WebhookArgument = Annotated[
     str,

@@ -14,8 +14,8 @@ from treadle.domain.envelope import Event
 from treadle.domain.errors import StoreError, TreadleError
 from treadle.domain.ids import RunId
 from treadle.operations.operation import Operation, OperationClient, Q, R
-from treadle.surfaces.cli.connection import HomeAccess, open_home
-from treadle.surfaces.cli.output import note
+from treadle.surfaces.home_access.connection import HomeAccess, open_home
+from treadle.surfaces.terminal.output import note
 
 if TYPE_CHECKING:
     from treadle.api.engine import HostedEngine

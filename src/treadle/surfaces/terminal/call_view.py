@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 
 from treadle.domain.permissions import is_exact_pattern, read_exact_pattern
-from treadle.surfaces.cli.terminal import count_invisible, is_invisible, pieces, reveal, reveal_line
+from treadle.surfaces.terminal.text import count_invisible, is_invisible, pieces, reveal, reveal_line
 
 MARGIN, FURTHER = "  │ ", "  ┆ "
 """Before a line of the model's text, and before the rest of a line that is too long for the terminal. With a margin
@@ -96,7 +96,7 @@ def _cut(whole: list[Row], rows: int | None, warnings: list[Row]) -> Shown:
 def show_change(tool: str, arguments: str, folder: Path | None, columns: int, rows: int | None = None) -> Shown:
     """Return the lines for a call: the change that it makes to a file of a folder, as a diff, or the call as
     `show_call` does. For more than `rows` lines, the beginning and the end."""
-    from treadle.surfaces.cli.file_changes import find_change  # many commands show no change
+    from treadle.surfaces.terminal.file_changes import find_change  # many commands show no change
 
     decoded = decode(arguments)
     change = find_change(tool, decoded.values, folder)

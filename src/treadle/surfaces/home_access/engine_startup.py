@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack, suppress
 
 from treadle.api.engine import HostedEngine
 from treadle.domain.errors import InvalidState, StoreAway, StoreOwned
-from treadle.surfaces.cli.output import note
-from treadle.surfaces.cli.process import Stop
+from treadle.surfaces.terminal.output import note
+from treadle.surfaces.terminal.process import Stop
 
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 5.0
 POLL_INTERVAL_SECONDS = 0.1

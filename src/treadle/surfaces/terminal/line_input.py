@@ -9,8 +9,8 @@ from contextlib import contextmanager, suppress
 
 from treadle.domain.errors import SizeLimitExceeded, UsageError
 from treadle.domain.messages import MESSAGE_LIMIT
-from treadle.surfaces.cli.process import Stop
-from treadle.surfaces.cli.terminal import inert
+from treadle.surfaces.terminal.process import Stop
+from treadle.surfaces.terminal.text import inert
 
 MAX_LINE_BYTES = 65536
 MAX_MESSAGE_BYTES = 4 * MESSAGE_LIMIT + 1

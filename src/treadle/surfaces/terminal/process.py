@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from treadle.domain.errors import InsufficientCredits, QuotaExceeded, TreadleError, UsageError
-from treadle.surfaces.cli.output import print_error
-from treadle.surfaces.cli.terminal import columns, is_terminal, one_line
-from treadle.surfaces.cli.word_wrap import fold_note
+from treadle.surfaces.terminal.output import print_error
+from treadle.surfaces.terminal.text import columns, is_terminal, one_line
+from treadle.surfaces.terminal.word_wrap import fold_note
 from treadle.system.process_privacy import forbid_dumps
 
 FAILED, USAGE, LIMIT_REACHED, NEEDS_AN_ANSWER, INTERRUPTED, PIPE_CLOSED = 1, 2, 3, 4, 130, 141

@@ -17,9 +17,9 @@ from treadle.domain.transcript import (
     NoteItem,
     TextAppended,
 )
-from treadle.surfaces.cli.item_lines import NARROW, WIDE, list_lines
-from treadle.surfaces.cli.output import alert, note, print_json_line
-from treadle.surfaces.cli.terminal import columns, inert, is_terminal, one_line
+from treadle.surfaces.terminal.item_lines import NARROW, WIDE, list_lines
+from treadle.surfaces.terminal.output import alert, note, print_json_line
+from treadle.surfaces.terminal.text import columns, inert, is_terminal, one_line
 
 
 class Printer(Protocol):

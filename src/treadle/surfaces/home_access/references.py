@@ -1,10 +1,13 @@
-"""Ids as people type them: whole, a unique beginning, `last`, or the title of a session."""
+"""Names that people type: an id, its unique beginning, `last`, the title of a session, the name of an agent."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec import structs
+
 from treadle.bootstrap.callers import open_readonly_memory_caller
 from treadle.config.home import Home
+from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UnknownApproval, UnknownRun, UnknownSession, UsageError
 from treadle.domain.ids import ApprovalId, RunId, SessionId
 from treadle.domain.workspaces import Workspace, is_same_place
@@ -174,3 +177,13 @@ def find_only(reference: str, found: Sequence[str], things: str) -> str:
         shown = ", ".join(found[:SHOWN_MATCHES])
         raise UsageError(f"`{reference}` matches several {things}: {shown}. Type more of the id.")
     return found[0]
+
+
+def find_agent(home: Home, name: str, model: str | None) -> AgentSpec:
+    """Return an agent of the home, with another model if one is named."""
+    agent = home.agent(name, model)
+    if model is None:
+        return agent
+    if not model.strip():
+        raise UsageError("-m names no model. Write -m provider/model-id.")
+    return structs.replace(agent, model=model, provider=None)

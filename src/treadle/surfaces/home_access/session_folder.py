@@ -13,9 +13,9 @@ from treadle.domain.ids import SessionId
 from treadle.domain.workspaces import Workspace, is_same_place
 from treadle.operations import runs, sessions
 from treadle.operations.operation import Caller
-from treadle.surfaces.cli.line_input import Prompt
-from treadle.surfaces.cli.process import Stop
-from treadle.surfaces.cli.terminal import one_line
+from treadle.surfaces.terminal.line_input import Prompt
+from treadle.surfaces.terminal.process import Stop
+from treadle.surfaces.terminal.text import one_line
 from treadle.system.workspace_identity import find_workspace
 
 FolderChoice = Literal["here", "there"]

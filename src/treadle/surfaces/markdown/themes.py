@@ -1,15 +1,11 @@
-"""The themes: the palettes that text is drawn with, and the colours of the widgets around it."""
+"""The themes: their colours, and the palettes that text is drawn with."""
 
-import os
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rich.style import Style
 
 from treadle.surfaces.markdown.palette import PLAIN, Palette
-
-if TYPE_CHECKING:
-    from textual.theme import Theme
 
 DARK, LIGHT, PLAIN_NAME = "dark", "light", "plain"
 NAMES = (DARK, LIGHT, PLAIN_NAME)
@@ -67,7 +63,8 @@ _LIGHT = Colours(
     select="#c5dcf7",
 )
 
-_PLAIN_COLOURS = Colours(*["ansi_default"] * 14)
+COLOURS = {DARK: _DARK, LIGHT: _LIGHT, PLAIN_NAME: Colours(*["ansi_default"] * 14)}
+"""The colours of the themes."""
 
 
 def find_palette(name: str) -> Palette:
@@ -75,72 +72,19 @@ def find_palette(name: str) -> Palette:
     return {DARK: _dark, LIGHT: _light, PLAIN_NAME: _plain}.get(name, _dark)()
 
 
-def choose_theme(preferred: str | None, background: str | None = None) -> str:
-    """Return the theme to begin with: without colours if the user wants none, else the preferred one, else the one
-    that fits the background of the terminal."""
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        return PLAIN_NAME
-    if preferred in NAMES:
-        return preferred
-    return background or _guess_background()
-
-
-def _guess_background() -> str:
-    """Return the theme for the background that some terminals put into COLORFGBG, such as `15;0`."""
-    last = os.environ.get("COLORFGBG", "").rpartition(";")[2]
-    return LIGHT if last in ("7", "15") else DARK
-
-
-def make_textual_themes() -> "list[Theme]":
-    """Return the themes for the widgets."""
-    from textual.theme import Theme
-
-    def make(name: str, colours: Colours, *, dark: bool) -> Theme:
-        return Theme(
-            name=f"treadle-{name}",
-            primary=colours.accent,
-            secondary=colours.purple,
-            accent=colours.accent,
-            warning=colours.yellow,
-            error=colours.red,
-            success=colours.green,
-            foreground=colours.text,
-            background=colours.background,
-            surface=colours.surface,
-            panel=colours.panel,
-            dark=dark,
-            variables={
-                "border": colours.dim,
-                "border-blurred": colours.panel,
-                "input-selection-background": colours.select,
-                "scrollbar": colours.panel,
-                "scrollbar-hover": colours.dim,
-                "scrollbar-active": colours.dim,
-                "scrollbar-background": colours.background,
-                "scrollbar-background-hover": colours.background,
-                "scrollbar-background-active": colours.background,
-                "dim": colours.dim,
-            },
-        )
-
-    return [
-        make(DARK, _DARK, dark=True),
-        make(LIGHT, _LIGHT, dark=False),
-        make(PLAIN_NAME, _PLAIN_COLOURS, dark=True),
-    ]
-
-
 @lru_cache(1)
 def _dark() -> Palette:
-    return _make_palette(DARK, _DARK)
+    return _make_palette(DARK)
 
 
 @lru_cache(1)
 def _light() -> Palette:
-    return _make_palette(LIGHT, _LIGHT)
+    return _make_palette(LIGHT)
 
 
-def _make_palette(name: str, colours: Colours) -> Palette:
+def _make_palette(name: str) -> Palette:
+    colours = COLOURS[name]
+
     def ink(colour: str, *, bold: bool | None = None, italic: bool | None = None) -> Style:
         return Style(color=colour, bold=bold, italic=italic)
 

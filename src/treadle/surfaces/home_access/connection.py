@@ -18,8 +18,8 @@ from treadle.domain.errors import ConfigError, StoreOwned, UsageError
 from treadle.domain.ids import RunId
 from treadle.operations.operation import Caller, LocalCaller, Operation, OperationClient, Q, R
 from treadle.remote.owner_watch import NOTICE_SECONDS
-from treadle.surfaces.cli.attachable_home import AttachableHome, find_fault
-from treadle.surfaces.cli.output import note
+from treadle.surfaces.home_access.attachable_home import AttachableHome, find_fault
+from treadle.surfaces.terminal.output import note
 
 if TYPE_CHECKING:
     from treadle.api.engine import HostedEngine

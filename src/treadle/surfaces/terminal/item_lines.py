@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from treadle.domain.lineage import DELEGATION_TOOLS, EVALUATOR_ROLES
 from treadle.domain.transcript import ApprovalItem, CallItem, ChildItem, Item, MessageItem, NoteItem
-from treadle.surfaces.cli.call_view import summarize_call
-from treadle.surfaces.cli.output import short_id
-from treadle.surfaces.cli.terminal import one_line
+from treadle.surfaces.terminal.call_view import summarize_call
+from treadle.surfaces.terminal.output import short_id
+from treadle.surfaces.terminal.text import one_line
 
 WIDTH = 100
 NARROW, WIDE = WIDTH, 1000

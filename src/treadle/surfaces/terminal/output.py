@@ -13,7 +13,7 @@ import msgspec
 from treadle.domain.durations import parse_duration
 from treadle.domain.errors import UsageError
 from treadle.domain.graphemes import display_width
-from treadle.surfaces.cli.terminal import (
+from treadle.surfaces.terminal.text import (
     columns,
     cut,
     inert,
@@ -22,7 +22,7 @@ from treadle.surfaces.cli.terminal import (
     pad,
     supports_colour,
 )
-from treadle.surfaces.cli.word_wrap import fold_note, wrap_words
+from treadle.surfaces.terminal.word_wrap import fold_note, wrap_words
 
 GAP = "  "
 SHORT_ID_DIGITS = 12

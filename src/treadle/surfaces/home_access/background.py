@@ -1,4 +1,4 @@
-"""`python -m treadle.surfaces.cli.background [RUN]`: execute the runs of the home without a terminal.
+"""`python -m treadle.surfaces.home_access.background [RUN]`: execute the runs of the home without a terminal.
 
 The terminal UI starts it when its user leaves a run in progress. It takes the home over, accepts other commands of
 the user, and ends when no run is left and no command is attached. `treadle serve` takes the home over from it."""
@@ -10,10 +10,10 @@ from contextlib import AsyncExitStack
 from treadle.api.engine import create_engine
 from treadle.bootstrap.stores import ONLY_OWN
 from treadle.domain.errors import StoreOwned
-from treadle.surfaces.cli.connection import HAND_OVER_SECONDS, configured_home
-from treadle.surfaces.cli.engine_startup import take_over_home
-from treadle.surfaces.cli.process import Stop, perform
+from treadle.surfaces.home_access.connection import HAND_OVER_SECONDS, configured_home
+from treadle.surfaces.home_access.engine_startup import take_over_home
 from treadle.surfaces.http.unix_socket import accept_attachments
+from treadle.surfaces.terminal.process import Stop, perform
 
 POLL_INTERVAL_SECONDS = 0.5
 IDLE_SECONDS = 2.0

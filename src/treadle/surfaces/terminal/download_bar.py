@@ -2,7 +2,7 @@
 
 import sys
 
-from treadle.surfaces.cli.output import note
+from treadle.surfaces.terminal.output import note
 
 
 def draw_bar(name: str, done: int, total: int) -> str:

@@ -14,7 +14,7 @@ from treadle.config.home_config import HomeConfig
 from treadle.config.yaml_files import to_struct
 from treadle.domain.errors import ConfigError
 from treadle.remote.owner_watch import NOTICE_SECONDS, OwnerName
-from treadle.surfaces.cli.output import alert
+from treadle.surfaces.terminal.output import alert
 
 if TYPE_CHECKING:
     from treadle.operations.local_admin import SettingsInUse
