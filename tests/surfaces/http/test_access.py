@@ -281,6 +281,6 @@ def test_a_decision_records_its_token(tmp_path: Path) -> None:
             assert (await server.ask("POST", path, body, token)).problem == "InvalidState"
             events = (await server.ask("GET", f"/v1/runs/{run_id}/journal")).json["items"]
             [decided] = [event["data"] for event in events if event["type"] == "approval_decided"]
-            assert decided["by"] == "the president (token somebody)"
+            assert decided["by"] == "the president (token someone)"
 
     in_time(perform())
