@@ -19,13 +19,13 @@ import yaml
 from msgspec import Struct
 from tests.tokens.measure import Counter, counter
 
-from treadle.bootstrap.agent_context import HomeAgentContext
-from treadle.bootstrap.tool_names import list_known_tools
 from treadle.config.home import DEFAULT_AGENT, Home
 from treadle.core.context.projection import make_preamble
 from treadle.domain.agents import AgentSpec, ModelSettings
 from treadle.domain.messages import user
 from treadle.domain.tools import ToolSpec
+from treadle.home.agent_context import HomeAgentContext
+from treadle.home.tool_names import list_known_tools
 from treadle.models.local.models import PROFILE, PROVIDER
 from treadle.models.local.weights import find_index_url, pull_weights
 from treadle.ports.model import Conversation, ModelRequest, Preamble

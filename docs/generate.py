@@ -290,7 +290,7 @@ data or pages), `write` (files or data), or `external` (anything else, for examp
 
 
 def tools_page() -> str:
-    from treadle.bootstrap.tool_names import list_known_tools
+    from treadle.home.tool_names import list_known_tools
 
     page = [_head("Built-in tools", "`treadle.tools`"), TOOLS_HEAD, "\n| tool | effect | |\n|---|---|---|\n"]
     for name, spec in sorted(list_known_tools().items()):

@@ -35,9 +35,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "automation": {"domain", "ports", "operations"},
     "channels": {"domain", "ports", "operations"},
     "config": {"domain"},
+    "home": {
+        "config", "core", "domain", "engine", "mcp", "models", "operations", "ports", "sandbox", "skills", "system",
+        "tools", "vault",
+    },
     "surfaces": {
-        "", "api", "backup", "bootstrap", "config", "doctor", "domain", "operations", "mcp", "ports", "remote",
-        "skills", "system", "telemetry", "vault",
+        "", "api", "backup", "bootstrap", "config", "doctor", "domain", "home", "operations", "mcp", "ports",
+        "remote", "skills", "system", "telemetry", "vault",
     },
     "": {"api", "domain", "ports", "tools"},
 }  # fmt: skip
@@ -60,6 +64,8 @@ SURFACES: dict[str, set[str]] = {
 
 The command line starts the other surfaces. The HTTP server has the MCP server at `/mcp`. The process that owns a
 home answers the commands that attach to it over HTTP."""
+BOOTSTRAP_MAY_NOT_IMPORT = {"api", "backup", "doctor", "surfaces", "testing"}
+"""They use the composition root."""
 UNRESTRICTED = {"api", "backup", "bootstrap", "doctor", "testing"}
 """The composition root, the public API, programs for a whole home, and the test doubles."""
 DEMO = Path("surfaces/demo.py")
@@ -174,7 +180,12 @@ def test_only_the_composition_root_names_several_adapters() -> None:
         found = (imported_packages(path) | {package_of(path)}) & ADAPTERS
         return found if len(found) > 1 else set()
 
-    assert find_faults([path for path in FILES if package_of(path) not in UNRESTRICTED], several) == {}
+    files = [path for path in FILES if package_of(path) not in {*UNRESTRICTED, "home"}]  # the ports of a home
+    assert find_faults(files, several) == {}
+
+
+def test_the_composition_root_imports_none_of_its_users() -> None:
+    assert find_faults(files_of("bootstrap"), lambda path: imported_packages(path) & BOOTSTRAP_MAY_NOT_IMPORT) == {}
 
 
 def imported_modules(path: Path) -> set[str]:

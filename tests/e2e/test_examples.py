@@ -47,7 +47,7 @@ def test_the_example_plugin_adds_its_tool(tmp_path: Path) -> None:
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: treadle-dice\nVersion: 0.1.0\n")
     (folder / "entry_points.txt").write_text("[treadle.tools]\ndice = treadle_dice:TOOLS\n")
     (tmp_path / "treadle_dice.py").write_text((EXAMPLES / "plugin" / "treadle_dice.py").read_text())
-    code = "from treadle.bootstrap.tool_names import list_known_tools; print('roll_dice' in list_known_tools())"
+    code = "from treadle.home.tool_names import list_known_tools; print('roll_dice' in list_known_tools())"
     assert run(tmp_path, "-c", code, path=tmp_path) == "True\n"
 
 

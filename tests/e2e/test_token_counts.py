@@ -11,13 +11,13 @@ import pytest
 from tests.embedded import weights
 from tests.tokens.measure import Measured, counter, replay
 from tests.tokens.sessions import CHECK, FIT, KINDS, sessions
-from treadle.bootstrap.tool_names import list_known_tools
 from treadle.config.home import DEFAULT_PERMITTED_TOOLS, Home
 from treadle.core.context.projection import estimate_preamble, make_preamble
 from treadle.core.context.tokens import TokenCount, estimate_message
 from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import user
 from treadle.domain.tools import ToolSpec
+from treadle.home.tool_names import list_known_tools
 from treadle.models.local.models import PROFILE
 from treadle.ports.model import Conversation, ModelRequest
 from treadle.tools.builtin import SMALL_SET

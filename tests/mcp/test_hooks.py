@@ -11,7 +11,6 @@ import pytest
 import treadle
 from tests.mcp.homes import needs_sandbox, open_engine, write_home
 from tests.surfaces.http.test_access import in_time
-from treadle.bootstrap.plugins import find_refused_hooks, list_hook_plugins, load_approved_hooks
 from treadle.config.approved_plugins import read_approved_plugins, write_approved_plugins
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
@@ -19,6 +18,7 @@ from treadle.domain.errors import UsageError
 from treadle.domain.events import HookBlocked, ToolCallEnd, ToolCallError
 from treadle.domain.hooks import CommandHook
 from treadle.domain.permissions import ApprovalRule, ApprovalRules
+from treadle.home.hooks import find_refused_hooks, list_hook_plugins, load_approved_hooks
 from treadle.sandbox import commands
 from treadle.testing.models import ask, call, say
 

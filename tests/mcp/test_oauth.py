@@ -16,10 +16,10 @@ from aiohttp import web
 
 from tests.mcp.homes import write_home
 from tests.surfaces.http.test_access import in_time
-from treadle.bootstrap.mcp_admin import inspect_server
-from treadle.bootstrap.mcp_entries import find_entry
 from treadle.config.home import Home
 from treadle.domain.mcp_servers import McpServer, OAuthSettings
+from treadle.home.mcp_admin import inspect_server
+from treadle.home.mcp_entries import find_entry
 from treadle.mcp.oauth import CallbackListener, Login, VaultStorage, is_private_host
 from treadle.ports.tool import ToolError
 from treadle.vault.store import VaultStore

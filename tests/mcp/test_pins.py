@@ -11,8 +11,6 @@ import pytest
 
 from tests.mcp.homes import approve, make_agent, make_home, make_server, open_engine, read_tools, write_home
 from tests.surfaces.http.test_access import in_time
-from treadle.bootstrap.agent_checks import find_unknown_tools
-from treadle.bootstrap.mcp_entries import compare_tools
 from treadle.config.config_edits import add_entry, remove_entry
 from treadle.config.home import Home
 from treadle.core.context.tokens import estimate_tool
@@ -20,6 +18,8 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.domain.events import LlmRequest, RunStart, ToolCallEnd, ToolCallStart
 from treadle.domain.mcp_servers import McpServer, check_server_names
+from treadle.home.agent_checks import find_unknown_tools
+from treadle.home.mcp_entries import compare_tools
 from treadle.mcp.catalog import McpCatalog
 from treadle.mcp.import_file import read_import
 from treadle.mcp.names import make_tool_name

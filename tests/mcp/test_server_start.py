@@ -23,14 +23,14 @@ from tests.mcp.homes import (
 )
 from tests.mcp.test_calls import results, run_script
 from tests.surfaces.http.test_access import in_time
-from treadle.bootstrap.mcp_admin import approve_server, inspect_server
-from treadle.bootstrap.mcp_entries import Consent, find_entry
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.events import RunStart
 from treadle.domain.mcp_servers import McpServer
 from treadle.domain.permissions import SandboxPolicy
 from treadle.domain.writable_places import WritablePlaces
+from treadle.home.mcp_admin import approve_server, inspect_server
+from treadle.home.mcp_entries import Consent, find_entry
 from treadle.mcp.catalog import McpCatalog
 from treadle.mcp.pins import Pin, PinFolder
 from treadle.ports.model import ModelRequest
@@ -428,7 +428,7 @@ def test_copies_are_removed_with_their_approval(tmp_path: Path) -> None:
     script.write_text(script.read_text() + "\n")
     inspect(home, Consent(content=True))
     assert len(list(copies.iterdir())) == 1
-    from treadle.bootstrap.mcp_status import HomeMcpStatus
+    from treadle.home.mcp_status import HomeMcpStatus
 
     HomeMcpStatus(Home(home)).revoke("s", None)
     assert list(copies.iterdir()) == []

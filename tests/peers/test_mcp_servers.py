@@ -13,11 +13,11 @@ import pytest
 from tests.mcp.homes import make_agent, needs_sandbox, open_engine, write_home
 from tests.mcp.test_calls import results
 from tests.surfaces.http.test_access import in_time
-from treadle.bootstrap.mcp_admin import approve_server, inspect_server
-from treadle.bootstrap.mcp_entries import Consent, find_entry
 from treadle.config.home import Home
 from treadle.domain.events import ToolCallEnd, ToolCallError
 from treadle.domain.mcp_servers import McpServer
+from treadle.home.mcp_admin import approve_server, inspect_server
+from treadle.home.mcp_entries import Consent, find_entry
 from treadle.ports.tool import ToolError
 from treadle.testing.models import ask, call, say
 

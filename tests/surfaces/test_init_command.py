@@ -14,9 +14,9 @@ from tests.fake_endpoint import Answer, Behaviour, FakeEndpoint, Request, says
 from tests.surfaces.shell import COMMAND, Done, Shell, finish
 from tests.surfaces.terminal import CTRL_C, CTRL_D, Terminal
 from treadle.api.engine import create_engine
-from treadle.bootstrap.model_setup import HIDDEN, ModelSetup, check_setup, save_setup
 from treadle.config.home import Home
 from treadle.domain.errors import TreadleError
+from treadle.home.model_setup import HIDDEN, ModelSetup, check_setup, save_setup
 from treadle.vault.store import VaultStore
 
 RIGHT, WRONG = "sk-right-key-123", "sk-wrong-key-456"

@@ -10,8 +10,8 @@ import pytest
 from tests.fake_endpoint import Answer, FakeEndpoint, Raw, refuses, says
 from tests.surfaces.shell import Shell
 from tests.surfaces.test_cli import against
-from treadle.doctor.model_list import list_providers
 from treadle.domain.providers import ProviderConfig
+from treadle.home.model_list import list_providers
 from treadle.models.registry import ModelRegistry
 
 

@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import treadle
-from treadle.bootstrap.tool_names import list_known_tools
 from treadle.domain.tools import ToolSpec
+from treadle.home.tool_names import list_known_tools
 from treadle.tools.builtin import INTERNAL_TOOLS
 
 ROOT = Path(treadle.__file__).parent
 RECORDED = Path(__file__).parent / "data" / "prompts.txt"
 PLACES = (
-    "bootstrap/agent_context.py", "config/agent_files.py", "config/home.py", "core", "engine", "mcp/tools.py",
+    "home/agent_context.py", "config/agent_files.py", "config/home.py", "core", "engine", "mcp/tools.py",
     "models/emulated_tools", "models/formats", "ports/tool.py", "skills", "tools",
 )  # fmt: skip
 """Packages and modules of `treadle` that write texts for models. Some of their texts are for people only."""

@@ -48,6 +48,7 @@ from treadle.operations.forks import Fork
 from treadle.operations.run_start import start_here
 from treadle.operations.schemas import Ticket
 from treadle.operations.service import LocalService
+from treadle.operations.system_facts import DoctorFinding
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.hooks import Hook
 from treadle.ports.model import Model
@@ -89,7 +90,7 @@ class Engine:
         if new:
             given = msgspec.structs.replace(given or Home.from_environment(os.environ), new=True)
         telemetry = Telemetry(metrics=True) if metrics else None
-        config = configure_engine(database, given, telemetry=telemetry, deps=deps)
+        config = configure_engine(database, given, telemetry=telemetry, deps=deps, examine=_examine)
         self._config = replace(config, announces_resumed=True)
         self._parts: EngineParts | None = None
 
@@ -348,6 +349,12 @@ async def _resolve(answer: _Answer | Awaitable[_Answer]) -> _Answer:
     return answer
 
 
+async def _examine(home: Home, is_offline: bool) -> Sequence[DoctorFinding]:
+    from treadle.doctor.examination import examine  # it imports every check
+
+    return await examine(home, offline=is_offline)
+
+
 def create_engine(
     database: str | None = None,
     *,
@@ -358,7 +365,10 @@ def create_engine(
     share: WorkerShare = ALL,
 ) -> "HostedEngine":
     """Return an engine for a server, a worker, a command or a test, which control more than a program does."""
-    return HostedEngine(configure_engine(database, home, clock=clock, ids=ids, telemetry=telemetry, share=share))
+    config = configure_engine(
+        database, home, clock=clock, ids=ids, telemetry=telemetry, share=share, examine=_examine
+    )
+    return HostedEngine(config)
 
 
 class HostedEngine(Engine):

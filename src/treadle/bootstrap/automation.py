@@ -1,11 +1,9 @@
 """Wiring of schedules, inbound webhooks and webhooks, with an open engine and without one."""
 
 import asyncio
-import logging
-import os
 import random
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,76 +14,18 @@ from treadle.automation.webhooks import WebhookRegistry
 from treadle.bootstrap.offline_service import make_home_models, make_offline_service
 from treadle.bootstrap.stores import Stores
 from treadle.config.home import Home
-from treadle.config.live_config import compute_file_fingerprint
-from treadle.domain.agents import AgentSpec
-from treadle.domain.errors import UsageError
 from treadle.domain.ids import RunId
 from treadle.engine.event_hub import EventHub
+from treadle.home.agent_reader import HomeAgentReader
+from treadle.home.webhook_secrets import VaultSecrets
 from treadle.operations.automation import Automation
 from treadle.operations.service import LocalService
 from treadle.system.clock import SystemClock, TimeOrderedIds
-from treadle.vault.store import VaultStore
 from treadle.vault.vault import HomeVault
 
 if TYPE_CHECKING:
     from treadle.automation.sender import WebhookSender
     from treadle.bootstrap.engine_config import EngineConfig
-
-logger = logging.getLogger(__name__)
-
-
-class VaultSecrets:
-    """Implements `ports.automation.WebhookSecrets` with the vault of a home."""
-
-    def __init__(self, home: Home, value: Callable[[str], str | None]) -> None:
-        self._home = home
-        self._value = value
-
-    async def put(self, name: str, value: str) -> None:
-        await asyncio.to_thread(self._put, name, value)
-
-    def value(self, name: str) -> str | None:
-        return self._value(name)
-
-    async def remove(self, name: str) -> None:
-        await asyncio.to_thread(self._remove, name)
-
-    def _put(self, name: str, value: str) -> None:
-        self._home.ensure()
-        with closing(VaultStore(self._home.path, os.environ)) as store:
-            store.put(name, value)
-
-    def _remove(self, name: str) -> None:
-        with closing(VaultStore(self._home.path, os.environ)) as store:
-            if any(secret.name == name for secret in store.inventory()):
-                store.remove(name)
-
-
-class HomeAgentReader:
-    """The agents of a home. Files are read again when they have changed."""
-
-    def __init__(self, home: Home) -> None:
-        self._home = home
-        self._known: dict[str, tuple[object, AgentSpec | None]] = {}
-
-    def find(self, name: str) -> AgentSpec:
-        """Return an agent. Raise UsageError if there is none with that name, or if its file is invalid."""
-        return self._home.agent(name)
-
-    def all(self) -> dict[str, AgentSpec | None]:
-        """Return all agents by name; None if the file is invalid."""
-        self._known = {name: self._read(name) for name in self._home.agents()}
-        return {name: spec for name, (_, spec) in self._known.items()}
-
-    def _read(self, name: str) -> tuple[object, AgentSpec | None]:
-        state = [compute_file_fingerprint(path) for path in self._home.files_of_agent(name)]
-        if name in self._known and self._known[name][0] == state:
-            return self._known[name]
-        try:
-            return state, self._home.agent(name)
-        except UsageError as error:
-            logger.warning("agent %s keeps its previous settings: %s", name, error)
-            return state, None
 
 
 def make_automation(config: "EngineConfig", stores: Stores, service: LocalService, hub: EventHub) -> Automation:
@@ -96,7 +36,7 @@ def make_automation(config: "EngineConfig", stores: Stores, service: LocalServic
     channels = home.config().channels
 
     async def deliver(target: str, run_id: RunId, key: str) -> str:
-        from treadle.bootstrap.channels import watch_run
+        from treadle.channels.recipients import watch_run
 
         problem = await watch_run(channels, stores.channels, target, run_id, key, clock.now())
         if config.channels is not None:

@@ -8,13 +8,13 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from treadle.bootstrap.databases import open_home_readonly, open_stores_exclusively, open_stores_readonly
-from treadle.bootstrap.mcp_status import HomeMcpStatus
 from treadle.bootstrap.offline_service import make_home_models, make_offline_service
 from treadle.bootstrap.stores import Stores
 from treadle.config.agent_registry import HomeAgents
 from treadle.config.database_url import is_in_memory
 from treadle.config.home import Home
 from treadle.domain.errors import StoreOwned, UsageError
+from treadle.home.mcp_status import HomeMcpStatus
 from treadle.operations.automation import Automation
 from treadle.operations.context import Context
 from treadle.operations.operation import LocalCaller

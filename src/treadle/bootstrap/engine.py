@@ -13,13 +13,8 @@ import msgspec
 
 from treadle.bootstrap.databases import open_stores
 from treadle.bootstrap.engine_config import EngineConfig
-from treadle.bootstrap.mcp_status import HomeMcpStatus
 from treadle.bootstrap.memory import make_memories
-from treadle.bootstrap.plugins import make_agent_hooks
-from treadle.bootstrap.resumed_runs import ResumedRuns
 from treadle.bootstrap.stores import MonitoredDispatcher, Stores
-from treadle.bootstrap.system import HomeSkills, HomeSystem
-from treadle.bootstrap.workspaces import make_workspace_identifier
 from treadle.config.agent_registry import EngineAgents, HomeAgents
 from treadle.config.database_marker import record_database, refuse_missing_database
 from treadle.config.database_url import list_database_files
@@ -31,6 +26,11 @@ from treadle.engine.deps import EngineDeps, ToolTimeouts
 from treadle.engine.event_hub import EventHub
 from treadle.engine.isolation import Isolation
 from treadle.engine.loop import advance
+from treadle.home.hooks import make_agent_hooks
+from treadle.home.mcp_status import HomeMcpStatus
+from treadle.home.skill_views import HomeSkills
+from treadle.home.system_facts import HomeSystem
+from treadle.home.workspaces import make_workspace_identifier
 from treadle.models.formats import load_format
 from treadle.operations.automation import Automation
 from treadle.operations.channel_manager import ChannelManager
@@ -47,6 +47,7 @@ from treadle.ports.model import ModelRequest
 from treadle.system.clock import make_worker_name
 from treadle.system.process_privacy import forbid_dumps
 from treadle.system.workspace_identity import identify_workspace
+from treadle.telemetry.resumed_runs import ResumedRuns
 from treadle.vault.secret_files import SecretFiles
 
 TOOL_TIMEOUT_VARIABLE = "TREADLE_TOOL_TIMEOUT_SECS"
@@ -115,7 +116,10 @@ class EngineParts:
                 opened.callback(resumed.flush)
             opened.callback(hub.on_lost, StoreError("The engine was closed. Open it again to continue."))
             if config.telemetry is not None:
-                await config.telemetry.begin(hub, stores.journal, stores.runs, opened, stores.shared)
+                watch = await config.telemetry.begin(stores.journal, stores.runs, opened, stores.shared)
+                hub.observers.append(watch)
+                hub.handover_observers.append(watch.forget)
+                hub.claim_observers.append(watch.take)
             deps = await _make_deps(config, database, stores, hub, opened)
             only_own = stores.shared and config.share.only_own
             woken_by_commits = stores.shared and not only_own
@@ -280,7 +284,14 @@ def _context(
         secrets=SecretFiles(config.home.path, os.environ),
         now=config.clock.now,
         overview=stores.overview,
-        system=HomeSystem(config.home, database, stores.overview, config.models, config.time_of_day.now()),
+        system=HomeSystem(
+            config.home,
+            database,
+            stores.overview,
+            config.models,
+            config.examine,
+            config.time_of_day.now(),
+        ),
         skills=HomeSkills(config.home.path),
         encode_request=encode_request,
         mcp=HomeMcpStatus(config.home, config.mcp),

@@ -3,13 +3,14 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from treadle.bootstrap.mcp import HomeMcp
-from treadle.bootstrap.run_places import RunPlaces
 from treadle.bootstrap.stores import ALL, WorkerShare
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.mcp_servers import McpSettings
 from treadle.domain.writable_places import EnginePlaces
+from treadle.home.mcp import HomeMcp
+from treadle.home.run_places import RunPlaces
+from treadle.home.system_facts import Examination
 from treadle.models.registry import ModelRegistry
 from treadle.ports.agent_context import AgentContext
 from treadle.ports.clock import Clock, Ids
@@ -21,8 +22,8 @@ from treadle.tools.toolbox import ToolRegistry
 from treadle.vault.vault import HomeVault
 
 if TYPE_CHECKING:
-    from treadle.bootstrap.recipients import HomeRecipients
-    from treadle.bootstrap.telemetry import EngineTelemetry
+    from treadle.channels.recipients import ChannelRecipients
+    from treadle.telemetry.engine_telemetry import EngineTelemetry
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class EngineConfig:
     """The places from which this process loads code."""
     run_places: RunPlaces
     """The places that its runs can write."""
+    examine: Examination
+    """The self-check of the home."""
     database: str | None = None
     """The URL of the database; None for that of the home."""
     telemetry: "EngineTelemetry | None" = None
@@ -59,7 +62,7 @@ class EngineConfig:
     """What a program provides to its tools."""
     mcp: HomeMcp | None = None
     """The MCP servers of the home."""
-    channels: "HomeRecipients | None" = None
+    channels: "ChannelRecipients | None" = None
     """The people and groups to which agents can send messages."""
     tool_search: McpSettings = field(default_factory=McpSettings)
     """When the tools of MCP servers are searched for."""

@@ -3,18 +3,19 @@
 import os
 from typing import TYPE_CHECKING, Any
 
-from treadle.bootstrap.agent_context import HomeAgentContext
 from treadle.bootstrap.engine_config import EngineConfig
-from treadle.bootstrap.mcp import HomeMcp
-from treadle.bootstrap.model_registry import make_model_registry
-from treadle.bootstrap.plugins import load_approved_hooks
-from treadle.bootstrap.recipients import HomeRecipients
-from treadle.bootstrap.run_places import RunPlaces
-from treadle.bootstrap.sendable_files import SendableFiles
 from treadle.bootstrap.stores import ALL, WorkerShare
+from treadle.channels.recipients import ChannelRecipients
 from treadle.config.database_url import list_database_files
 from treadle.config.home import Home
 from treadle.config.live_config import ConfigChange
+from treadle.home.agent_context import HomeAgentContext
+from treadle.home.hooks import load_approved_hooks
+from treadle.home.mcp import HomeMcp
+from treadle.home.model_registry import make_model_registry
+from treadle.home.run_places import RunPlaces
+from treadle.home.sendable_files import SendableFiles
+from treadle.home.system_facts import Examination
 from treadle.models.registry import ModelRegistry
 from treadle.ports.clock import Clock, Ids
 from treadle.sandbox.commands import ShellCommands
@@ -27,7 +28,7 @@ from treadle.tools.web.search_source import WebSearchSource
 from treadle.vault.vault import HomeVault
 
 if TYPE_CHECKING:
-    from treadle.bootstrap.telemetry import EngineTelemetry
+    from treadle.telemetry.engine_telemetry import EngineTelemetry
 
 
 def configure_engine(
@@ -39,10 +40,11 @@ def configure_engine(
     telemetry: Telemetry | None = None,
     share: WorkerShare = ALL,
     deps: Any = None,
+    examine: Examination,
 ) -> EngineConfig:
     """Return the configuration of an engine on a database, by default on that of the home."""
     home = (home or Home.from_environment(os.environ)).with_live_config()
-    steady_clock = clock or SteadyClock()
+    steady_clock, time_of_day = clock or SteadyClock(), clock or SystemClock()
     config = home.config()
     vault = HomeVault(home.path, os.environ)
     models = make_model_registry(home, config, vault.value, steady_clock.monotonic)
@@ -57,7 +59,7 @@ def configure_engine(
     tools.add_source(
         WebSearchSource(lambda: home.config().web_search, lambda name: vault.value(name) or os.environ.get(name))
     )
-    recipients = HomeRecipients(config.channels)
+    recipients = ChannelRecipients(config.channels, time_of_day)
     if config.channels:
         tools.add_source(recipients)
         recipients.files = SendableFiles(tools, home, vault, database)
@@ -73,11 +75,12 @@ def configure_engine(
         commands=commands,
         places=places,
         run_places=run_places,
+        examine=examine,
         database=database,
         telemetry=None if telemetry is None else _make_telemetry(telemetry, home, models, vault, steady_clock, mcp),
         credits_per_dollar=config.credits.per_dollar,
         share=share,
-        time_of_day=clock or SystemClock(),
+        time_of_day=time_of_day,
         tool_deps=deps,
         mcp=mcp,
         channels=recipients,
@@ -88,9 +91,12 @@ def configure_engine(
 def _make_telemetry(
     settings: Telemetry, home: Home, models: ModelRegistry, vault: HomeVault, clock: Clock, mcp: HomeMcp
 ) -> "EngineTelemetry":
-    from treadle.bootstrap.telemetry import EngineTelemetry  # not needed without telemetry
+    from treadle.telemetry.engine_telemetry import EngineTelemetry  # not needed without telemetry
 
-    telemetry = EngineTelemetry(settings, home, models, vault, clock)
+    def list_breakers() -> list[tuple[str, str, str]]:
+        return [(state.provider, state.model, state.phase) for state in models.breakers()]
+
+    telemetry = EngineTelemetry(settings, home.ensure, list_breakers, vault, clock)
     telemetry.report_connections(lambda: [(name, connection.state) for name, connection in mcp.states])
     return telemetry
 

@@ -47,7 +47,7 @@ async def open_memory_service(home: Home, stores: Stores) -> AsyncGenerator[Memo
 
     @cache
     def models() -> "ModelRegistry":
-        from treadle.bootstrap.model_registry import make_model_registry  # needed by an embedder of a provider only
+        from treadle.home.model_registry import make_model_registry  # needed by an embedder of a provider only
 
         return make_model_registry(home, config, vault.value)
 

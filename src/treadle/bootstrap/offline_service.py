@@ -4,11 +4,12 @@ Models and tools are loaded when they are first used: a command that lists runs 
 
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from functools import cached_property
 
 from treadle.bootstrap.databases import open_stores_readonly
 from treadle.bootstrap.stores import Stores
+from treadle.config.database_url import list_database_files
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.engine.event_hub import EventHub
@@ -34,6 +35,27 @@ async def open_service_readonly(
     url = database or (home or Home.from_environment(os.environ)).database_url
     async with open_stores_readonly(url) as stores:
         yield make_offline_service(stores, vault or NoVault(), tools)
+
+
+@asynccontextmanager
+async def open_service_with_tools_readonly(home: Home) -> AsyncGenerator[LocalService, None]:
+    """Open a database for reading, with the tools of an engine.
+
+    The tools declare their arguments and what rules look at; none of them runs."""
+    hidden = (home.path, *list_database_files(home.database_url))
+    from treadle.sandbox.commands import ShellCommands
+    from treadle.tools.builtin import builtin_tools
+    from treadle.tools.toolbox import ToolRegistry
+
+    with (
+        closing(HomeVault(home.path, os.environ)) as vault,
+        closing(ShellCommands(hidden=hidden, user=os.environ)) as shell,
+    ):
+        tools = ToolRegistry()
+        tools.add_builtin(builtin_tools(shell, vault))
+        tools.add_plugins()
+        async with open_service_readonly(home=home, tools=tools, vault=vault) as service:
+            yield service
 
 
 def make_offline_service(
@@ -82,7 +104,7 @@ def make_home_models(home: Home, vault: HomeVault) -> Callable[[], Models]:
     """Return what makes the models of a home."""
 
     def make() -> Models:
-        from treadle.bootstrap.model_registry import make_model_registry
+        from treadle.home.model_registry import make_model_registry
 
         return make_model_registry(home, home.config(), vault.value)
 

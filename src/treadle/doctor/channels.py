@@ -5,7 +5,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from treadle.bootstrap.channels import find_adapter, resolve_settings
 from treadle.bootstrap.databases import find_owner, read_channel_states
 from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
@@ -13,6 +12,7 @@ from treadle.doctor.database import SERVER_SECONDS
 from treadle.doctor.findings import setting
 from treadle.domain.channels import ChannelConfig, find_recipient
 from treadle.domain.errors import TreadleError
+from treadle.home.channels import find_adapter, resolve_settings
 from treadle.operations.channel_manager import ChannelView
 from treadle.operations.channels import LIST
 from treadle.operations.system_facts import DoctorFinding

@@ -4,7 +4,6 @@ import asyncio
 import os
 from collections.abc import Sequence
 
-from treadle.bootstrap.model_registry import make_model_registry
 from treadle.config.home import Home
 from treadle.config.home_config import HomeConfig
 from treadle.doctor.channels import describe_channels
@@ -20,17 +19,13 @@ from treadle.doctor.machine import (
 )
 from treadle.doctor.mcp import describe_mcp
 from treadle.doctor.models import ProviderSurvey, describe_models, list_configured_models
-from treadle.doctor.providers import (
-    Progress,
-    describe_provider,
-    ignore_progress,
-    list_callable_providers,
-    probe_providers,
-)
+from treadle.doctor.providers import describe_provider
 from treadle.doctor.server import describe_server
 from treadle.doctor.web_search import describe_web_search
 from treadle.domain.errors import ConfigError, TreadleError
+from treadle.home.model_registry import make_model_registry
 from treadle.models.probe import PROBE_SECONDS
+from treadle.models.provider_probes import Progress, ignore_progress, list_callable_providers, probe_providers
 from treadle.operations.system_facts import DoctorFinding
 from treadle.vault.vault import HomeVault
 

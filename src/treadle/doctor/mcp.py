@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 
 from treadle.bootstrap.databases import find_owner
-from treadle.bootstrap.mcp_entries import ServerEntry, list_entries
 from treadle.config.home import Home
 from treadle.doctor.findings import setting
 from treadle.domain.errors import TreadleError
 from treadle.domain.mcp_servers import McpConnectionView
+from treadle.home.mcp_entries import ServerEntry, list_entries
 from treadle.operations.system_facts import DoctorFinding
 
 INSTALL = "pip install 'treadle[mcp]'"

@@ -12,19 +12,12 @@ from treadle.doctor.findings import setting
 from treadle.doctor.windows import WINDOW_SOURCES
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError, UsageError
+from treadle.home.model_list import ConfiguredModel, list_configured_models
 from treadle.models.local.models import PROVIDER as LOCAL
 from treadle.models.probe import Probe
 from treadle.models.registry import ModelRegistry
 from treadle.operations.system_facts import DoctorFinding
 from treadle.ports.model import Resolved
-
-
-class ConfiguredModel(Struct, frozen=True):
-    """A model that something is configured to use."""
-
-    about: str
-    model: str
-    provider: str | None = None
 
 
 class ProviderSurvey(Struct, frozen=True):
@@ -38,21 +31,6 @@ class ProviderSurvey(Struct, frozen=True):
             return self.models.resolve(configured.model, configured.provider)
         except UsageError:
             return None
-
-
-def list_configured_models(home: Home, config: HomeConfig) -> list[ConfiguredModel]:
-    """Return the default model and the models of all agents whose files can be read."""
-    defaults = config.defaults
-    configured = (
-        [] if defaults.model is None else [ConfiguredModel("default model", defaults.model, defaults.provider)]
-    )
-    for name in home.agents():
-        try:
-            spec = home.agent(name)
-        except ConfigError:
-            continue
-        configured.append(ConfiguredModel(f"agent {name}", spec.model, spec.provider))
-    return configured
 
 
 def describe_models(home: Home, config: HomeConfig, surveyed: ProviderSurvey) -> Iterator[DoctorFinding]:

@@ -5,9 +5,9 @@ import subprocess
 from pathlib import Path
 
 from tests.tools.files.calling import call
-from treadle.bootstrap.tool_names import list_known_tools
 from treadle.config.home import DEFAULT_APPROVAL_TOOLS, DEFAULT_PERMITTED_TOOLS
 from treadle.core.context.tokens import estimate_text, estimate_tool
+from treadle.home.tool_names import list_known_tools
 from treadle.tools.files.folder_overview import MAX_SCANNED, make_folder_overview
 
 

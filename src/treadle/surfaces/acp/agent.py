@@ -35,11 +35,11 @@ from acp.schema import (
 )
 from msgspec.structs import replace
 
-from treadle.bootstrap.agent_checks import find_unusable_models
 from treadle.config.home import DEFAULT_AGENT, Home
 from treadle.domain.errors import InvalidState, TreadleError, UnknownSession, UsageError
 from treadle.domain.ids import SessionId
 from treadle.domain.version import VERSION
+from treadle.home.agent_checks import find_unusable_models
 from treadle.surfaces.acp.client import EditorClient
 from treadle.surfaces.acp.errors import INVALID_REQUEST, report_errors
 from treadle.surfaces.acp.home_opening import HomeOpening

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from treadle.bootstrap.mcp_entries import ServerEntry
 from treadle.config.yaml_files import to_struct
 from treadle.domain.errors import UsageError
 from treadle.domain.mcp_servers import McpConnectionView, McpServer, check_server_names
+from treadle.home.mcp_entries import ServerEntry
 from treadle.mcp.entry_secrets import replace_secrets
 from treadle.mcp.start_rules import explain_invalid_start
 from treadle.surfaces.terminal.text import measure_terminal

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import msgspec
 
-from treadle.bootstrap.mcp_admin import Inspection
-from treadle.bootstrap.mcp_entries import ServerEntry, ToolChanges, describe_target
 from treadle.domain.mcp_servers import McpServer
+from treadle.home.mcp_admin import Inspection
+from treadle.home.mcp_entries import ServerEntry, ToolChanges, describe_target
 from treadle.mcp.names import make_tool_name
 from treadle.mcp.start_rules import explain_privilege, find_access
 from treadle.surfaces.terminal.call_view import quote_lines

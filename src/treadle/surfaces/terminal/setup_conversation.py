@@ -4,7 +4,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 
-from treadle.bootstrap.model_setup import (
+from treadle.config.home import Home
+from treadle.domain.errors import TreadleError, UsageError
+from treadle.home.model_setup import (
     EMBEDDED,
     FoundModel,
     ModelSetup,
@@ -14,11 +16,9 @@ from treadle.bootstrap.model_setup import (
     find_models,
     find_replaced,
     is_embedded_here,
-    make_plain_engine,
+    make_home_models,
     save_setup,
 )
-from treadle.config.home import Home
-from treadle.domain.errors import TreadleError, UsageError
 
 Ask = Callable[[str], Awaitable[str | None]]
 """Returns the answer to a question; None if the user leaves."""
@@ -109,7 +109,7 @@ async def _read_choice(
 
 async def read_key(home: Home, surface: SetupFunctions) -> ModelSetup | None:
     """Ask for a provider and its key. Return None if the user leaves."""
-    models = make_plain_engine(home).models
+    models = make_home_models(home)
     names = ", ".join(name for name, config in models.providers.items() if config is not None and config.needs_key)
     provider = await surface.ask(PROVIDER.format(names=names))
     if not provider:

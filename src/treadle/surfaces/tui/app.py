@@ -123,14 +123,15 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
 
     async def _open(self) -> None:
         if not self._has_model():
-            from treadle.bootstrap.model_setup import apply_saved
+            from treadle.home.model_setup import apply_saved
             from treadle.surfaces.tui.setup_screen import SetupScreen
 
             said = await self.ask(SetupScreen(self.link, self.palette))
             if said is None:
                 self.exit(Leaving())
                 return
-            apply_saved(self.link.engine, self.link.home)
+            engine = self.link.engine
+            apply_saved(None if engine is None else engine.models, self.link.home)
             self.flash(said.line)
         await self.chat.start(self._first_session, self._first_folder)
         self.welcome()

@@ -96,7 +96,7 @@ class InlineChat(ChatListener):
 
     async def _set_up(self) -> bool:
         """Let the user choose a model, test it and save it. Return False if the user leaves."""
-        from treadle.bootstrap.model_setup import apply_saved
+        from treadle.home.model_setup import apply_saved
         from treadle.surfaces.terminal.download_bar import DownloadBar
         from treadle.surfaces.terminal.line_input import hidden_typing
         from treadle.surfaces.terminal.setup_conversation import SetupFunctions, hold_setup
@@ -111,7 +111,8 @@ class InlineChat(ChatListener):
         surface = SetupFunctions(self._say, ask, ask_hidden, DownloadBar(texts.EMBEDDED))
         applied = await hold_setup(self._chat.link.home, surface)
         if applied is not None:
-            apply_saved(self._chat.link.engine, self._chat.link.home)
+            engine = self._chat.link.engine
+            apply_saved(None if engine is None else engine.models, self._chat.link.home)
             self._say(applied.line)
         return applied is not None
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from treadle.bootstrap.model_setup import make_plain_engine
+from treadle.home.model_setup import make_home_models
 from treadle.surfaces.home_access.home_link import HomeLink
 from treadle.surfaces.tui.item_view import format_count
 
@@ -41,7 +41,7 @@ async def check_model(link: HomeLink, name: str) -> None:
     if link.engine is not None:
         link.engine.models.resolve(name, None)
         return
-    models = make_plain_engine(link.home).models
+    models = make_home_models(link.home)
     try:
         models.resolve(name, None)
     finally:

@@ -12,8 +12,8 @@ from textual.screen import Screen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from treadle.bootstrap.model_setup import FoundModel, ModelSetup, find_models
 from treadle.domain.errors import TreadleError
+from treadle.home.model_setup import FoundModel, ModelSetup, find_models
 from treadle.surfaces.home_access.home_link import HomeLink
 from treadle.surfaces.markdown.palette import Palette
 from treadle.surfaces.terminal.download_bar import draw_bar

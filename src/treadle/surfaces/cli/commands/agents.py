@@ -174,8 +174,8 @@ def _edit(home: Home, name: str) -> bool:
 
 async def _warn_about_refusals(home: Home, name: str) -> None:
     """Print what a run would refuse. The file stands: a program may add the tool, and a key may come later."""
-    from treadle.bootstrap.agent_checks import find_unknown_tools, find_unusable_models
-    from treadle.bootstrap.plugins import find_refused_hooks
+    from treadle.home.agent_checks import find_unknown_tools, find_unusable_models
+    from treadle.home.hooks import find_refused_hooks
 
     agent = home.agent(name)
     for problem in find_refused_hooks(home, agent):
@@ -189,7 +189,7 @@ async def _warn_about_refusals(home: Home, name: str) -> None:
 
 def _check_tools(names: str) -> tuple[str, ...]:
     """Return the tools of a list. Raise UsageError for a name or a glob that no tool matches."""
-    from treadle.bootstrap.agent_checks import find_unknown_tools
+    from treadle.home.agent_checks import find_unknown_tools
 
     found = tuple(name.strip() for name in names.split(",") if name.strip())
     if problems := find_unknown_tools(configured_home(), found):

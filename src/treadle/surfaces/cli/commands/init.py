@@ -6,7 +6,9 @@ from contextlib import suppress
 from typing import Annotated
 
 from treadle.bootstrap.databases import find_owner
-from treadle.bootstrap.model_setup import (
+from treadle.config.home import Home
+from treadle.domain.errors import TreadleError, UsageError
+from treadle.home.model_setup import (
     EMBEDDED,
     EMBEDDED_NAME,
     ModelSetup,
@@ -18,8 +20,6 @@ from treadle.bootstrap.model_setup import (
     is_embedded_here,
     save_setup,
 )
-from treadle.config.home import Home
-from treadle.domain.errors import TreadleError, UsageError
 from treadle.surfaces.cli.command_line import Group, Option
 from treadle.surfaces.cli.shared_options import Json
 from treadle.surfaces.home_access.connection import configured_home

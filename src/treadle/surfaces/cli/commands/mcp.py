@@ -6,7 +6,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from treadle.bootstrap.mcp_entries import (
+from treadle.config.config_edits import add_entry, remove_entry
+from treadle.doctor.mcp import read_connections
+from treadle.domain.errors import UsageError
+from treadle.home.mcp_entries import (
     NO_CONSENT,
     Consent,
     ServerEntry,
@@ -17,9 +20,6 @@ from treadle.bootstrap.mcp_entries import (
     make_server_view,
     store_secrets,
 )
-from treadle.config.config_edits import add_entry, remove_entry
-from treadle.doctor.mcp import read_connections
-from treadle.domain.errors import UsageError
 from treadle.mcp.import_file import ImportedServer, read_import
 from treadle.mcp.pins import PinFolder
 from treadle.mcp.pool import INSTALL
@@ -198,7 +198,7 @@ async def probe_server(name: Name, agent: OfAgent = "", json: Json = False) -> i
     changes = compare_tools(entry.tools, found.tools)
     is_current = entry.state in ("approved", "disabled") and not changes.any
     if json:
-        from treadle.bootstrap.mcp_status import make_inspection
+        from treadle.home.mcp_status import make_inspection
 
         print_json({**msgspec.to_builtins(make_inspection(entry, found)), "is_approved": is_current})
         return 0 if is_current else FAILED
@@ -228,7 +228,7 @@ async def approve(
 @group.command("remove")
 async def remove_server(name: Name, json: Json = False) -> int:
     """Remove a server from config.yaml, with its approval."""
-    from treadle.bootstrap.mcp_admin import remove_unused_contents
+    from treadle.home.mcp_admin import remove_unused_contents
 
     home = configured_home()
     is_removed = remove_entry(home, SECTION, name)
@@ -346,7 +346,7 @@ async def _approve(
     found: Any = None,
     consent: Consent = NO_CONSENT,
 ) -> int:
-    from treadle.bootstrap.mcp_admin import approve_server
+    from treadle.home.mcp_admin import approve_server
     from treadle.surfaces.cli.mcp_view import describe_changes, describe_inspection
 
     if is_new:
@@ -387,7 +387,7 @@ async def _inspect(
 ) -> Any:
     """Connect to a server. Raise UsageError if it cannot be used."""
     _require_extra()
-    from treadle.bootstrap.mcp_admin import inspect_server
+    from treadle.home.mcp_admin import inspect_server
 
     try:
         return await inspect_server(configured_home(), entry, show, consent)

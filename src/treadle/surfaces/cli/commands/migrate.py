@@ -9,7 +9,7 @@ from treadle.surfaces.terminal.output import alert, format_count, note, print_js
 from treadle.surfaces.terminal.text import is_terminal
 
 if TYPE_CHECKING:
-    from treadle.bootstrap.migrate import MigrationReport
+    from treadle.backup.migration import MigrationReport
 
 PROGRESS_INTERVAL_SECONDS = 2.0
 group = Group()
@@ -30,7 +30,7 @@ async def migrate(
     """Copy a database with its whole history to PostgreSQL and verify all rows.
 
     Run the same command again to resume an interrupted migration. SOURCE is not changed."""
-    from treadle.bootstrap.migrate import migrate_to_postgres
+    from treadle.backup.migration import migrate_to_postgres
 
     report = await migrate_to_postgres(source, target, _Progress())
     if json:

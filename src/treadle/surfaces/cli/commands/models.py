@@ -35,7 +35,7 @@ async def list_models(
     """List providers and model aliases.
 
     Providers on this machine are asked for their models; hosted ones only with --probe. No model is called."""
-    from treadle.doctor.model_list import list_aliases, list_providers
+    from treadle.home.model_list import list_aliases, list_providers
 
     models = _make_engine().models
     with ProgressLine(is_shown=not json) as line:

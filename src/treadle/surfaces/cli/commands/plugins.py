@@ -5,11 +5,11 @@ from typing import Annotated
 
 import msgspec
 
-from treadle.bootstrap.plugins import list_hook_plugins, list_tool_plugins
 from treadle.config.approved_plugins import read_approved_plugins, write_approved_plugins
 from treadle.domain.errors import UsageError
 from treadle.domain.plugins import Plugin
 from treadle.domain.suggestions import find_closest
+from treadle.home.hooks import list_hook_plugins, list_tool_plugins
 from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.shared_options import Json
 from treadle.surfaces.home_access.connection import current_home

@@ -198,7 +198,7 @@ async def replay_run(run: RunArgument, json: Json = False) -> int:
     """Replay a run with the current code, offline, and print the first event that differs.
 
     Exit code: 0 no difference, 1 a difference, 3 the journal does not hold enough to tell."""
-    from treadle.bootstrap.replay import open_service_with_tools_readonly
+    from treadle.bootstrap.offline_service import open_service_with_tools_readonly
     from treadle.surfaces.cli.comparison_view import describe_replay
 
     home = current_home()

@@ -5,14 +5,14 @@ from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import Annotated
 
-from treadle.bootstrap.skill_views import (
+from treadle.domain.errors import UsageError
+from treadle.home.skill_views import (
     ORIGINS,
     describe_acting_tools,
     make_skill_detail,
     make_skill_view,
     read_skill_text,
 )
-from treadle.domain.errors import UsageError
 from treadle.operations.skill_approvals import SkillView
 from treadle.skills.content import SkillContent
 from treadle.skills.inventory import FoundSkill, SkillInventory

@@ -217,7 +217,7 @@ def _warn_about_unknown(agents: Sequence[str], tools: Sequence[str]) -> None:
         if not any(fnmatchcase(each, agent) for each in known):
             alert(f"This home has no agent `{agent}`: the grant takes effect when there is one.")
     if tools:
-        from treadle.bootstrap.agent_checks import find_unknown_tools
+        from treadle.home.agent_checks import find_unknown_tools
 
         for problem in find_unknown_tools(configured_home(), tools):
             alert(f"The grant takes effect when there is such a tool: {problem}")

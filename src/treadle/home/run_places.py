@@ -4,11 +4,11 @@ import os
 import sys
 from pathlib import Path
 
-from treadle.bootstrap.home_places import WorkspaceRecord
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import TreadleError
 from treadle.domain.writable_places import EnginePlaces, is_within
+from treadle.home.writable_places import WorkspaceRecord
 from treadle.system.engine_places import find_writable_places
 from treadle.system.import_guard import guard_imports
 

@@ -5,13 +5,13 @@ from collections.abc import Iterable
 from contextlib import closing
 from fnmatch import fnmatchcase
 
-from treadle.bootstrap.mcp_entries import list_entries
-from treadle.bootstrap.model_registry import make_model_registry
-from treadle.bootstrap.tool_names import list_known_tools
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
 from treadle.domain.suggestions import find_closest
+from treadle.home.mcp_entries import list_entries
+from treadle.home.model_registry import make_model_registry
+from treadle.home.tool_names import list_known_tools
 from treadle.mcp.names import find_server_name, make_tool_name
 from treadle.mcp.pins import explain_refusal
 from treadle.vault.vault import HomeVault

@@ -3,10 +3,10 @@
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from treadle.bootstrap.home_places import HomePlaces
 from treadle.config.home import Home
 from treadle.domain.mcp_servers import McpConnectionView
 from treadle.domain.version import VERSION
+from treadle.home.writable_places import HomePlaces
 from treadle.mcp.catalog import McpCatalog
 from treadle.mcp.pins import FOLDER as PINS
 from treadle.mcp.pins import PinFolder
@@ -31,7 +31,7 @@ class HomeCredentials:
         return self._vault.value(name)
 
     def authenticate(self, target: ServerTarget) -> "httpx2.Auth | None":
-        from treadle.bootstrap.mcp_login import make_stored_login  # only for remote servers
+        from treadle.home.mcp_login import make_stored_login  # only for remote servers
 
         return make_stored_login(self._home, self._vault, target)
 

@@ -1,4 +1,5 @@
-"""The tool `send_message`: agents send to named people and groups of channels."""
+"""Named people and groups of channels: agents send to them with the tool `send_message`, and answers of runs are
+delivered to them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -8,11 +9,12 @@ import msgspec
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.channels import ChannelConfig, ChannelLimits, find_recipient
+from treadle.domain.ids import Instant, RunId
 from treadle.domain.tools import ToolSpec
-from treadle.ports.channel import FileRefused, FileSource, Outgoing, OutgoingFile
+from treadle.ports.channel import FileRefused, FileSource, Incoming, Outgoing, OutgoingFile
 from treadle.ports.channel_store import ChannelStore
+from treadle.ports.clock import Clock
 from treadle.ports.tool import InvalidArguments, Observation, Subjects, Tool, ToolContext, ToolError
-from treadle.system.clock import SystemClock
 
 NAME = "send_message"
 MAX_CHARACTERS = 16_000
@@ -24,11 +26,12 @@ class SendArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     files: tuple[str, ...] = ()
 
 
-class HomeRecipients:
+class ChannelRecipients:
     """Implements `ports.tool.ToolSource`: offers `send_message` to agents that have recipients."""
 
-    def __init__(self, channels: Mapping[str, ChannelConfig]) -> None:
+    def __init__(self, channels: Mapping[str, ChannelConfig], clock: Clock) -> None:
         self.channels = channels
+        self.clock = clock
         self.store: ChannelStore | None = None
         """The store of the open engine."""
         self.files: FileSource | None = None
@@ -69,7 +72,7 @@ class HomeRecipients:
 class SendMessage:
     """Stores a message for a recipient. The server that holds the channel sends it, once for each call."""
 
-    def __init__(self, recipients: HomeRecipients, allowed: list[str], agent: AgentSpec | None = None) -> None:
+    def __init__(self, recipients: ChannelRecipients, allowed: list[str], agent: AgentSpec | None = None) -> None:
         self._recipients = recipients
         self._allowed = allowed
         self._agent = agent
@@ -151,6 +154,18 @@ class SendMessage:
             raise ToolError(f"you may not write to {arguments.to}.")
         files = await self._read_files(arguments)
         message = Outgoing(f"tool/{context.idempotency_key}", recipient.to, arguments.text, files=files)
-        await store.finish(channel, [message], SystemClock().now())
+        await store.finish(channel, [message], self._recipients.clock.now())
         self._recipients.wake(channel)
         return f"Stored for {arguments.to}; it is sent as soon as the channel is connected."
+
+
+async def watch_run(
+    channels: Mapping[str, ChannelConfig], store: ChannelStore, target: str, run_id: RunId, key: str, now: Instant
+) -> str:
+    """Send the answer of a run to a recipient. Return why that is not possible, or an empty text."""
+    try:
+        channel, recipient = find_recipient(channels, target)
+    except ValueError as error:
+        return f"The answer is not delivered: {error}."
+    await store.watch(channel, Incoming(key, recipient.to, ""), run_id, now)
+    return ""

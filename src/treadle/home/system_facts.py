@@ -1,0 +1,65 @@
+"""What a process knows about itself and its home: version, self-check, workers and models."""
+
+import os
+import platform
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from treadle.config.database_url import is_postgres
+from treadle.config.home import Home
+from treadle.domain.ids import Instant
+from treadle.domain.version import VERSION
+from treadle.operations.schemas import maybe, moment
+from treadle.operations.system_facts import DoctorFinding, ModelView, SystemInfo, WorkerView
+from treadle.ports.overview import Overview
+
+if TYPE_CHECKING:
+    from treadle.models.registry import ModelRegistry
+
+
+Examination = Callable[[Home, bool], Awaitable[Sequence[DoctorFinding]]]
+"""The self-check of a home. The second argument says whether no provider is asked."""
+
+
+class HomeSystem:
+    """Implements `operations.system_facts.SystemFacts`."""
+
+    def __init__(
+        self,
+        home: Home,
+        database: str,
+        overview: Overview,
+        models: "ModelRegistry",
+        examine: Examination,
+        now: Instant,
+    ) -> None:
+        self._home = home
+        self._database = database
+        self._overview = overview
+        self._models = models
+        self._examine = examine
+        self._started_at = now
+
+    def info(self) -> SystemInfo:
+        store = "postgres" if is_postgres(self._database) else "sqlite"
+        python = platform.python_version()
+        return SystemInfo(
+            version=VERSION,
+            python=python,
+            store=store,
+            home=str(self._home.path),
+            process_id=os.getpid(),
+            started_at=moment(self._started_at),
+        )
+
+    async def examine(self, *, offline: bool) -> Sequence[DoctorFinding]:
+        return await self._examine(self._home, offline)
+
+    async def workers(self) -> Sequence[WorkerView]:
+        found = await self._overview.workers()
+        return [WorkerView(each.worker, each.runs, maybe(each.lease_until)) for each in found]
+
+    async def models(self, *, probe: bool) -> Sequence[ModelView]:
+        from treadle.home.model_list import list_models
+
+        return await list_models(self._home, self._models, probe=probe)
