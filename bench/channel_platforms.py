@@ -4,15 +4,14 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
+from tests.channels.fake_matrix import BOT, FakeMatrix, serve_fake_matrix
+from tests.channels.fake_matrix import PASSWORD as MATRIX_PASSWORD
+from tests.channels.fake_slack import APP_TOKEN, FakeSlack, serve_fake_slack
+from tests.channels.fake_slack import TOKEN as SLACK_TOKEN
+from tests.channels.fake_telegram import TOKEN as TELEGRAM_TOKEN
+from tests.channels.fake_telegram import FakeTelegram, serve_fake_telegram
 from tests.channels.mail_server import PASSWORD as MAIL_PASSWORD
 from tests.channels.mail_server import MailServers, serve_mail
-
-from treadle.testing.matrix import BOT, FakeMatrix, serve_fake_matrix
-from treadle.testing.matrix import PASSWORD as MATRIX_PASSWORD
-from treadle.testing.slack import APP_TOKEN, FakeSlack, serve_fake_slack
-from treadle.testing.slack import TOKEN as SLACK_TOKEN
-from treadle.testing.telegram import TOKEN as TELEGRAM_TOKEN
-from treadle.testing.telegram import FakeTelegram, serve_fake_telegram
 
 
 class BenchPlatform(Protocol):

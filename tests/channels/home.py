@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
+from tests.channels.fake_telegram import TOKEN, FakeTelegram, serve_fake_telegram
 from tests.engine.running import opened
 from treadle.api.engine import HostedEngine
 from treadle.operations.channel_manager import ApprovedPairing
 from treadle.ports.channel import Incoming
 from treadle.ports.model import Model
-from treadle.testing.telegram import TOKEN, FakeTelegram, serve_fake_telegram
 from treadle.vault.store import VaultStore
 
 AGENT = "name: hero\nmodel: scripted/x\nmemory: {recall: 0, remember: false}\n"

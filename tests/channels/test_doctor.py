@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from tests.channels.fake_telegram import TOKEN, FakeTelegram, serve_fake_telegram
 from tests.channels.home import telegram_settings, write_home
 from tests.channels.test_telegram import echo
 from tests.engine.running import opened
@@ -14,7 +15,6 @@ from treadle.bootstrap.databases import open_stores_exclusively
 from treadle.config.home import Home
 from treadle.doctor.channels import describe_channels
 from treadle.ports.channel_store import ChannelState
-from treadle.testing.telegram import TOKEN, FakeTelegram, serve_fake_telegram
 
 
 def test_the_state_is_recorded_and_shown_after_the_server_has_ended(

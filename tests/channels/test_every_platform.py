@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.channels.fake_matrix import BOT, PASSWORD, FakeMatrix, serve_fake_matrix
+from tests.channels.fake_slack import APP_TOKEN, BOT_USER, TOKEN, FakeSlack, serve_fake_slack
 from tests.channels.home import Chat, chatting, write_home
 from tests.channels.test_hostile_input import BOT as PARSED_BOT
 from tests.channels.test_hostile_input import MAIL, make_matrix
@@ -22,9 +24,7 @@ from treadle.domain.channels import Grant, Person
 from treadle.domain.events import CancelRequested, MessageSteered
 from treadle.ports.channel import Incoming
 from treadle.ports.model import Model
-from treadle.testing.matrix import BOT, PASSWORD, FakeMatrix, serve_fake_matrix
 from treadle.testing.models import ScriptedModel, say
-from treadle.testing.slack import APP_TOKEN, BOT_USER, TOKEN, FakeSlack, serve_fake_slack
 
 CODE = "treadle channels approve"
 HINT = "Your message has no text. Write what I should do."

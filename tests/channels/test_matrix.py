@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from tests.channels.fake_matrix import BOT, PASSWORD, FakeMatrix, serve_fake_matrix
 from tests.channels.home import write_home
 from tests.channels.test_sent_files import READER, fill_workspace
 from tests.channels.test_telegram import echo
@@ -14,7 +15,6 @@ from treadle.domain.channels import Person
 from treadle.ports.channel import IncomingFile
 from treadle.ports.channel_store import ChannelStore
 from treadle.testing.channels import PNG, check_channel
-from treadle.testing.matrix import BOT, PASSWORD, FakeMatrix, serve_fake_matrix
 from treadle.testing.models import FunctionModel, ScriptedModel, say
 
 ANNA, BEN = "@anna:fake.example", "@ben:fake.example"

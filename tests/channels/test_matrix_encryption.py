@@ -20,13 +20,13 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from nio import Api  # pyright: ignore[reportMissingTypeStubs]
 
 from tests.channels.encrypted_person import open_person, serve_matrix
+from tests.channels.fake_matrix import BOT, PASSWORD, TOKEN, FakeMatrix, serve_fake_matrix
 from tests.channels.test_sent_files import fill_workspace
 from tests.patience import HANG_SECONDS
 from treadle.channels.matrix import Matrix
 from treadle.channels.matrix_identity import SELF_SIGNING, decode_recovery_key
 from treadle.ports.channel import ChannelError
 from treadle.testing.channels import PNG
-from treadle.testing.matrix import BOT, PASSWORD, TOKEN, FakeMatrix, serve_fake_matrix
 
 ANNA, BEN = "@anna:fake.example", "@ben:fake.example"
 ROOM = "!room:fake.example"

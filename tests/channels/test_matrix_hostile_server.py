@@ -11,12 +11,12 @@ import pytest
 from aiohttp import web
 
 from tests.channels.encrypted_person import open_person
+from tests.channels.fake_matrix import BOT, PASSWORD, FakeMatrix, serve_fake_matrix
 from tests.channels.test_matrix_encryption import ANNA, RECOVERY_KEY, ROOM, check, serve_bot, store_secret
 from tests.patience import HANG_SECONDS
 from treadle.channels.matrix import Matrix
 from treadle.ports.channel import ChannelError, Outgoing, OutgoingFile
 from treadle.testing.channels import PNG
-from treadle.testing.matrix import BOT, PASSWORD, FakeMatrix, serve_fake_matrix
 
 
 def make_room() -> FakeMatrix:

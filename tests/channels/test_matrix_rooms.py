@@ -8,12 +8,12 @@ import pytest
 from aiohttp import web
 
 from tests.channels.encrypted_person import open_person, serve_matrix
+from tests.channels.fake_matrix import BOT, PASSWORD, TOKEN, FakeMatrix, serve_fake_matrix
 from tests.channels.test_matrix_encryption import ANNA, BEN, ROOM, serve_bot
 from tests.patience import HANG_SECONDS
 from treadle.channels import matrix
 from treadle.channels.matrix import Matrix
 from treadle.ports.channel import Incoming
-from treadle.testing.matrix import BOT, PASSWORD, TOKEN, FakeMatrix, serve_fake_matrix
 
 GROUP, EVIL = "!group:fake.example", "!evil:fake.example"
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.channels.encrypted_person import open_person
+from tests.channels.fake_matrix import BOT, PASSWORD, FakeMatrix, serve_fake_matrix
 from tests.channels.home import Chat, chatting, write_home
 from tests.channels.test_matrix_encryption import ANNA as ANNA_ON_MATRIX
 from tests.channels.test_matrix_encryption import BEN, ROOM
@@ -17,7 +18,6 @@ from tests.patience import HANG_SECONDS
 from treadle.domain.channels import Person
 from treadle.domain.events import CancelRequested, MessageSteered
 from treadle.ports.model import ModelRequest
-from treadle.testing.matrix import BOT, PASSWORD, FakeMatrix, serve_fake_matrix
 from treadle.testing.models import FunctionModel, say
 
 

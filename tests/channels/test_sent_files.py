@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from tests.channels.fake_slack import APP_TOKEN, TOKEN, FakeSlack, serve_fake_slack
 from tests.channels.home import AGENT, Chat, chatting, write_home
 from tests.channels.test_sending import RECIPIENTS
 from tests.channels.test_slack import ANNA as SLACK_ANNA
@@ -16,7 +17,6 @@ from treadle.operations.submissions import Submission
 from treadle.ports.channel import FileRefused, OutgoingFile
 from treadle.testing.channels import PNG
 from treadle.testing.models import FunctionModel, ScriptedModel, ask, call, say
-from treadle.testing.slack import APP_TOKEN, TOKEN, FakeSlack, serve_fake_slack
 
 READER = AGENT + "tools: [read_file, send_message]\n"
 

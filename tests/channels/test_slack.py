@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from tests.channels.fake_slack import APP_TOKEN, BOT_USER, TOKEN, FakeSlack, serve_fake_slack
 from tests.channels.home import AGENT, write_home
 from tests.channels.test_telegram import echo
 from tests.engine.running import opened
@@ -16,7 +17,6 @@ from treadle.domain.channels import Person
 from treadle.ports.channel import ChannelError, Incoming, Outgoing, OutgoingFile
 from treadle.testing.channels import PNG, check_channel
 from treadle.testing.models import FunctionModel, say
-from treadle.testing.slack import APP_TOKEN, BOT_USER, TOKEN, FakeSlack, serve_fake_slack
 
 ANNA = Person(
     channel="slack", sender="UANNA", name="Anna", user="slack|UANNA", grants=("direct", "groups"), added_at=0.0

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
+from tests.channels.fake_slack import APP_TOKEN, BOT_USER, TOKEN, FakeSlack, serve_fake_slack
 from tests.channels.home import write_home
 from tests.channels.test_slack import ANNA
 from tests.channels.test_telegram import echo
@@ -17,7 +18,6 @@ from tests.patience import HANG_SECONDS
 from treadle.channels.slack_history import SlackPosition
 from treadle.domain.channels import Person
 from treadle.ports.channel import Incoming
-from treadle.testing.slack import APP_TOKEN, BOT_USER, TOKEN, FakeSlack, serve_fake_slack
 
 BEN = Person(channel="slack", sender="UBEN", name="Ben", user="slack|UBEN", grants=("direct",), added_at=0.0)
 MANY = [f"C{number}" for number in range(100, 165)]

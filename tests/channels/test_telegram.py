@@ -8,13 +8,13 @@ from typing import Any, cast
 import pytest
 
 import treadle
+from tests.channels.fake_telegram import TOKEN, FakeTelegram, serve_fake_telegram
 from tests.channels.home import AGENT, chatting
 from tests.patience import HANG_SECONDS
 from treadle.api.engine import HostedEngine
 from treadle.channels import telegram
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import FunctionModel, ScriptedModel, ask, call, say
-from treadle.testing.telegram import TOKEN, FakeTelegram, serve_fake_telegram
 
 ANNA, BEN, GROUP = 11, 22, -100
 

@@ -13,6 +13,7 @@ import aiohttp
 from aiohttp import web
 from bench.channels import ANSWER, Killer, answer
 
+from tests.channels.fake_telegram import TOKEN, FakeTelegram, serve_fake_telegram
 from tests.channels.home import chatting, telegram_settings, write_home
 from tests.channels.test_bad_input import PNG
 from tests.channels.test_telegram import ANNA, GROUP, MENTION, perform
@@ -26,7 +27,6 @@ from treadle.stores.sqlite.channels import SqliteChannels
 from treadle.stores.sqlite.connection import open_database
 from treadle.stores.sqlite.writer import InlineWriter
 from treadle.testing.models import FunctionModel, say
-from treadle.testing.telegram import TOKEN, FakeTelegram, serve_fake_telegram
 
 AGENT = "name: hero\nmodel: bench/x\nmemory: {recall: 0, remember: false}\n"
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.channels.fake_slack import APP_TOKEN, TOKEN, FakeSlack, serve_fake_slack
 from tests.channels.home import AGENT, chatting, write_home
 from tests.channels.test_slack import ANNA
 from tests.engine.running import opened
@@ -18,7 +19,6 @@ from treadle.domain.transcript import EndItem
 from treadle.operations.service import LocalService
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
 from treadle.testing.models import FunctionModel, ScriptedModel, perform, say
-from treadle.testing.slack import APP_TOKEN, TOKEN, FakeSlack, serve_fake_slack
 
 READER = 11
 TEXT = "An answer that is long enough to be shown while it is written."

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
+from tests.channels.fake_telegram import TOKEN, FakeTelegram, serve_fake_telegram
 from tests.e2e.dashboard import (
     WAIT_MS,
     BackgroundLoop,
@@ -16,7 +17,6 @@ from tests.e2e.dashboard import (
     needs_browser,
     open_browser,
 )
-from treadle.testing.telegram import TOKEN, FakeTelegram, serve_fake_telegram
 
 pytestmark = [needs_browser, needs_assets]
 expect.set_options(timeout=WAIT_MS)

@@ -17,6 +17,7 @@ import yaml
 from aiohttp import web
 from msgspec.structs import replace
 
+from tests.channels.fake_slack import APP_TOKEN, TOKEN, FakeSlack
 from tests.channels.home import write_home
 from tests.channels.test_sent_files import READER, fill_workspace
 from tests.channels.test_telegram import perform
@@ -29,7 +30,6 @@ from treadle.ports.channel import ChannelRefused, IncomingFile, Outgoing, Outgoi
 from treadle.ports.model import ModelRequest
 from treadle.testing.channels import PNG, check_channel
 from treadle.testing.models import FunctionModel, say
-from treadle.testing.slack import APP_TOKEN, TOKEN, FakeSlack
 
 pytestmark = skip_without("emulate")
 

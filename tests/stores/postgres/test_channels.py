@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.channels.fake_telegram import TOKEN, FakeTelegram, serve_fake_telegram
 from tests.channels.home import telegram_settings, write_home
 from tests.channels.store_checks import check_settled, check_states, check_store
 from tests.channels.test_telegram import echo
@@ -17,7 +18,6 @@ from treadle.domain.channels import Person
 from treadle.stores.postgres import leader_lock
 from treadle.stores.postgres.channels import PostgresChannels
 from treadle.stores.postgres.database import open_database
-from treadle.testing.telegram import TOKEN, FakeTelegram, serve_fake_telegram
 
 
 def test_postgresql_keeps_the_contract_of_channel_stores(url: str) -> None:

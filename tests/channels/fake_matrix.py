@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
-from treadle.testing.matrix_keys import FakeKeys
+from tests.channels.fake_matrix_keys import FakeKeys
 
 BOT = "@bot:fake.example"
 LOGIN = web.RequestKey("login", tuple[str, str])
