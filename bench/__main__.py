@@ -4,13 +4,12 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
 from bench import report
 from bench.contest import WARM_UP_STEPS
+from bench.endpoint import serve_endpoint
 from bench.environments import python_for
 from bench.scenarios import CONTESTANTS, QUICK, SCENARIOS, Contestant, Failure, Sample, Scenario
 
@@ -25,7 +24,7 @@ def main() -> int:
     results = report.Results(rounds, contestants, QUICK if options.quick else SCENARIOS)
     pythons = _set_up(results, refresh=options.refresh)
     page = ""
-    with _serve_endpoint() as address:
+    with serve_endpoint() as address:
         for number in range(rounds):
             for scenario in results.scenarios:
                 for contestant in _rotate(contestants, number):
@@ -78,18 +77,6 @@ def _set_up(results: report.Results, *, refresh: bool) -> dict[str, str]:
     return pythons
 
 
-@contextmanager
-def _serve_endpoint() -> Generator[str, None, None]:
-    """Run the fake model in a process of its own during the block."""
-    command = [sys.executable, "-m", "bench.endpoint"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
-        finally:
-            process.terminate()
-
-
 def _rotate(contestants: list[Contestant], by: int) -> list[Contestant]:
     """Return another order in every round, so that no contestant always runs after the same one."""
     by %= len(contestants)
@@ -99,7 +86,7 @@ def _rotate(contestants: list[Contestant], by: int) -> list[Contestant]:
 def _measure(address: str, python: str, scenario: Scenario, contestant: Contestant) -> Sample | Failure:
     """Run one contestant once, and check the number of model calls that the work takes."""
     runs = scenario.runs_of(contestant)
-    command = [python, "-m", f"bench.contestants.{contestant.name}", f"{address}/v1", "--model", scenario.model]
+    command = [python, "-m", f"bench.contestants.{contestant.name}", address, "--model", scenario.model]
     command += ["--runs", str(runs), "--concurrency", str(scenario.concurrency)]
     before = _count_calls(address)
     try:
@@ -118,7 +105,7 @@ def _measure(address: str, python: str, scenario: Scenario, contestant: Contesta
 
 
 def _count_calls(address: str) -> int:
-    with urlopen(f"{address}/calls") as response:
+    with urlopen(f"{address.removesuffix('/v1')}/calls") as response:
         return int(response.read())
 
 

@@ -47,16 +47,16 @@ async def _measure(
 ) -> dict[str, float | int]:
     async with open_contestant(url) as agent_for:
         warm_up = agent_for(f"steps-{WARM_UP_STEPS}-tokens-{WARM_UP_TOKENS}")
-        await _perform(warm_up, concurrency, concurrency, WARM_UP_TOKENS)
+        await perform(warm_up, concurrency, concurrency, WARM_UP_TOKENS)
         run_once = agent_for(model)
         cpu, wall = time.process_time(), time.perf_counter()
-        await _perform(run_once, runs, concurrency, int(model.rpartition("-")[2]))
+        await perform(run_once, runs, concurrency, int(model.rpartition("-")[2]))
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"cpu": cpu, "wall": wall, "rss": peak // 1024 if sys.platform == "darwin" else peak}
 
 
-async def _perform(run_once: RunOnce, runs: int, concurrency: int, tokens: int) -> None:
+async def perform(run_once: RunOnce, runs: int, concurrency: int, tokens: int) -> None:
     """Carry out `runs` runs, `concurrency` at a time, and check every answer."""
     waiting = iter(range(runs))
 

@@ -22,8 +22,8 @@ class Dialect(ABC):
     """What a tool result looks like in a request."""
 
     @abstractmethod
-    def tool_turn(self, number: int, talk: int) -> list[bytes]:
-        """Return a short text and one call."""
+    def tool_turn(self, numbers: range, talk: int) -> list[bytes]:
+        """Return a short text and a call for each number."""
 
     @abstractmethod
     def final_turn(self, tokens: int) -> list[bytes]: ...
@@ -32,12 +32,14 @@ class Dialect(ABC):
 class Chat(Dialect):
     result = re.compile(rb'"role":\s?"tool"')
 
-    def tool_turn(self, number: int, talk: int) -> list[bytes]:
-        call: dict[str, Any] = {"index": 0, "id": f"call_{number}", "type": "function"}
+    def tool_turn(self, numbers: range, talk: int) -> list[bytes]:
         deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
         deltas += [{"content": TOKEN}] * talk
-        deltas += [{"tool_calls": [call | {"function": {"name": "lookup", "arguments": ""}}]}]
-        deltas += [{"tool_calls": [{"index": 0, "function": {"arguments": piece}}]} for piece in fragments(number)]
+        for index, number in enumerate(numbers):
+            call: dict[str, Any] = {"index": index, "id": f"call_{number}", "type": "function"}
+            pieces = fragments(number)
+            deltas += [{"tool_calls": [call | {"function": {"name": "lookup", "arguments": ""}}]}]
+            deltas += [{"tool_calls": [{"index": index, "function": {"arguments": piece}}]} for piece in pieces]
         return self._stream(deltas, "tool_calls", talk + 8)
 
     def final_turn(self, tokens: int) -> list[bytes]:
@@ -63,14 +65,15 @@ class Chat(Dialect):
 class Anthropic(Dialect):
     result = re.compile(rb'"type":\s?"tool_result"')
 
-    def tool_turn(self, number: int, talk: int) -> list[bytes]:
-        call: dict[str, object] = {"type": "tool_use", "id": f"toolu_{number}", "name": "lookup", "input": {}}
-        blocks = [
-            *self._text(0, talk),
-            self._event("content_block_start", index=1, content_block=call),
-            *(self._delta(1, type="input_json_delta", partial_json=piece) for piece in fragments(number)),
-            self._event("content_block_stop", index=1),
-        ]
+    def tool_turn(self, numbers: range, talk: int) -> list[bytes]:
+        blocks = self._text(0, talk)
+        for index, number in enumerate(numbers, 1):
+            call: dict[str, object] = {"type": "tool_use", "id": f"toolu_{number}", "name": "lookup", "input": {}}
+            blocks += [
+                self._event("content_block_start", index=index, content_block=call),
+                *(self._delta(index, type="input_json_delta", partial_json=piece) for piece in fragments(number)),
+                self._event("content_block_stop", index=index),
+            ]
         return self._stream(blocks, "tool_use", talk + 8)
 
     def final_turn(self, tokens: int) -> list[bytes]:
@@ -110,25 +113,27 @@ class Anthropic(Dialect):
 class Responses(Dialect):
     result = re.compile(rb'"type":\s?"function_call_output"')
 
-    def tool_turn(self, number: int, talk: int) -> list[bytes]:
-        call = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "name": "lookup"}
-        pieces = fragments(number)
-        items = [
-            *self._text(0, talk),
-            self._event(
-                "output_item.added", output_index=1, item=call | {"arguments": "", "status": "in_progress"}
-            ),
-            *(
-                self._event("function_call_arguments.delta", output_index=1, item_id=call["id"], delta=piece)
-                for piece in pieces
-            ),
-            self._event(
-                "output_item.done",
-                output_index=1,
-                item=call | {"arguments": "".join(pieces), "status": "completed"},
-            ),
-        ]
+    def tool_turn(self, numbers: range, talk: int) -> list[bytes]:
+        items = self._text(0, talk)
+        for index, number in enumerate(numbers, 1):
+            call = {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", "name": "lookup"}
+            begun = call | {"arguments": "", "status": "in_progress"}
+            pieces = fragments(number)
+            done = call | {"arguments": "".join(pieces), "status": "completed"}
+            items += [
+                self._event("output_item.added", output_index=index, item=begun),
+                *(
+                    self._event(
+                        "function_call_arguments.delta", output_index=index, item_id=call["id"], delta=piece
+                    )
+                    for piece in pieces
+                ),
+                self._event("output_item.done", output_index=index, item=done),
+            ]
         return self._stream(items, talk + 8)
+
+    def _arguments_delta(self, index: int, call_id: str, piece: str) -> bytes:
+        return self._event("function_call_arguments.delta", output_index=index, item_id=call_id, delta=piece)
 
     def final_turn(self, tokens: int) -> list[bytes]:
         return self._stream(self._text(0, tokens), tokens)

@@ -1,13 +1,19 @@
 """A fast fake of a model endpoint, in a process of its own, for the three wire formats.
 
 The model's name decides what it does: `steps-20-tokens-16` requests the tool `lookup` until 20 results are in the
-conversation and then answers with 16 tokens; `tokens-2000` answers at once. Answers are encoded once and sent
+conversation and then answers with 16 tokens; `steps-20-calls-4-tokens-16` requests it four times in each step;
+`tokens-2000` answers at once. Answers are encoded once and sent
 whole, so that a contestant spends time on its own work and not on waiting for a socket."""
 
 import asyncio
 import json
 import re
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 from bench.dialects import DIALECTS, Dialect
@@ -15,7 +21,7 @@ from bench.dialects import DIALECTS, Dialect
 TALK = 4  # text tokens streamed before each tool call
 RESULT_SIZE = 2000  # a tool result shorter than this means that the contestant did not do the work
 
-_MODEL = re.compile(rb'"model":\s*"(?:steps-(\d+)-)?tokens-(\d+)"')
+_MODEL = re.compile(rb'"model":\s*"(?:steps-(\d+)-(?:calls-(\d+)-)?)?tokens-(\d+)"')
 _STREAM = re.compile(rb'"stream":\s*true')
 _LENGTH = re.compile(rb"\r\ncontent-length:\s*(\d+)", re.IGNORECASE)
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding:\s*chunked", re.IGNORECASE)
@@ -77,14 +83,16 @@ def answer(dialect: Dialect, body: bytes) -> bytes:
     results = len(dialect.result.findall(body))
     if len(body) < results * RESULT_SIZE:
         raise BadRequest(f"{results} tool results cannot be in {len(body)} bytes")
-    steps, tokens = int(model[1] or 0), int(model[2])
-    return _tool_turn(dialect, results + 1) if results < steps else _final_turn(dialect, tokens)
+    steps, calls, tokens = int(model[1] or 0), int(model[2] or 1), int(model[3])
+    if results < steps * calls:
+        return _tool_turn(dialect, range(results + 1, results + 1 + calls))
+    return _final_turn(dialect, tokens)
 
 
 @lru_cache(maxsize=4096)
-def _tool_turn(dialect: Dialect, number: int) -> bytes:
-    """Return turn `number` of a run: a short text and one call, its arguments in three fragments."""
-    return _stream(dialect.tool_turn(number, TALK))
+def _tool_turn(dialect: Dialect, numbers: range) -> bytes:
+    """Return a short text and a call for each number, its arguments in three fragments."""
+    return _stream(dialect.tool_turn(numbers, TALK))
 
 
 @lru_cache(maxsize=64)
@@ -150,6 +158,18 @@ async def serve() -> None:
     server = await asyncio.get_running_loop().create_server(Endpoint, "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
+
+
+@contextmanager
+def serve_endpoint() -> Generator[str, None, None]:
+    """Serve in a process of its own during the block, and yield the base URL."""
+    command, root = [sys.executable, "-m", "bench.endpoint"], Path(__file__).parent.parent
+    with subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{process.stdout.readline().strip()}/v1"
+        finally:
+            process.terminate()
 
 
 if __name__ == "__main__":

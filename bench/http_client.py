@@ -9,7 +9,7 @@ import asyncio
 import time
 from statistics import median
 
-from bench.startup import serve_model
+from bench.endpoint import serve_endpoint
 from treadle.models.http import transport
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.keys import KeyRing
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=300)
     parser.add_argument("--tokens", type=int, default=100)
     wanted = parser.parse_args()
-    with serve_model() as base:
+    with serve_endpoint() as base:
         url = f"{base}/chat/completions"
         for tokens in (1, wanted.tokens):
             asyncio.run(cpu_of_calls(url, 20, tokens, short_path=True))

@@ -24,8 +24,9 @@ from typing import Any
 from msgspec import Struct
 
 from bench.contestants.treadle import tool
+from bench.endpoint import serve_endpoint
 from bench.pgserver import open_database, read_cpu_seconds, read_server_cpu
-from bench.service import ROOT, make_home, serve_model
+from bench.service import ROOT, make_home
 from treadle.api.engine import HostedEngine, create_engine
 from treadle.bootstrap.stores import WorkerShare
 from treadle.config.home import Home
@@ -174,7 +175,7 @@ def _step_positions(rows: int) -> str:
 async def measure_rounds(url: str, options: argparse.Namespace) -> tuple[list[float], list[float], list[float]]:
     """Return the runs per second of Treadle, of the plain program and of the careless one, in each round."""
     ours, plain, careless = list[float](), list[float](), list[float]()
-    with tempfile.TemporaryDirectory() as name, serve_model() as model_url:
+    with tempfile.TemporaryDirectory() as name, serve_endpoint() as model_url:
         home = Home(make_home(Path(name), model_url))
         async with create_engine(url, home=home, share=WorkerShare(0)) as engine:
             engine.add_tools(tool)

@@ -16,10 +16,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bench import postgres
+from bench.endpoint import serve_endpoint
 from bench.pgserver import open_database, read_server_cpu
 from bench.postgres_throughput import run_workers, start_workers, tool
 from bench.scale_simulation import simulate
-from bench.service import ROOT, make_home, serve_model
+from bench.service import ROOT, make_home
 from treadle.api.engine import create_engine
 from treadle.backup.event_export import EventExportFile
 from treadle.backup.home_backup import open_archiving_retention
@@ -119,7 +120,7 @@ async def report_appends(url: str, seconds: float) -> None:
 
 async def report_storage(url: str, copies: int) -> None:
     """Print the disk space of a run of 10 steps, and the cost of deleting many."""
-    with tempfile.TemporaryDirectory() as name, serve_model() as model_url:
+    with tempfile.TemporaryDirectory() as name, serve_endpoint() as model_url:
         home = Home(make_home(Path(name), model_url), url)
         async with create_engine(home=home, share=WorkerShare(0)) as engine:
             engine.add_tools(tool)

@@ -19,6 +19,7 @@ from typing import Any
 import aiohttp
 
 from bench.contest import INSTRUCTIONS
+from bench.endpoint import serve_endpoint
 from bench.serving import ECHO, PLUGIN, SERVER
 
 ROOT = Path(__file__).parents[1]
@@ -109,18 +110,6 @@ class Server:
 
 
 @contextmanager
-def serve_model() -> Generator[str, None, None]:
-    """Run the fake model in a process of its own."""
-    command = [sys.executable, "-m", "bench.endpoint"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield f"http://127.0.0.1:{process.stdout.readline().strip()}/v1"
-        finally:
-            process.terminate()
-
-
-@contextmanager
 def serve_echo() -> Generator[int, None, None]:
     """Run a bare server, and yield its port."""
     command = [sys.executable, "-c", ECHO]
@@ -134,7 +123,7 @@ def serve_echo() -> Generator[int, None, None]:
 
 @contextmanager
 def open_server(*command: str) -> Generator[Server, None, None]:
-    with tempfile.TemporaryDirectory() as folder, serve_model() as url:
+    with tempfile.TemporaryDirectory() as folder, serve_endpoint() as url:
         server = Server(Path(folder), url)
         server.start(*command)
         try:
@@ -214,7 +203,7 @@ async def measure_throughput(options: argparse.Namespace) -> bool:
     """Submit runs over HTTP and follow them over SSE, compared with the floor measured at the same time."""
     floors, services = list[float](), list[float]()
     for _ in range(options.rounds):
-        with serve_model() as url:
+        with serve_endpoint() as url:
             command = [sys.executable, "-m", "bench.contestants.floor", url, "--model", MODEL]
             command += ["--runs", str(options.runs), "--concurrency", str(options.concurrency)]
             done = await asyncio.to_thread(subprocess.run, command, cwd=ROOT, capture_output=True, check=True)

@@ -18,6 +18,8 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from bench.endpoint import serve_endpoint
+
 TREADLE = str(Path(sys.executable).with_name("treadle"))
 BASE = (sys.executable, "-c", "import asyncio")
 HELP, LIST, RUN = 1.5, 4.0, 8.0
@@ -96,17 +98,6 @@ def measure(rows: Sequence[Row], rounds: int, environment: dict[str, str]) -> li
 
 
 @contextmanager
-def serve_model() -> Generator[str]:
-    process = subprocess.Popen([sys.executable, "-m", "bench.endpoint"], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
-    finally:
-        process.kill()
-        process.wait()
-
-
-@contextmanager
 def run_server(environment: dict[str, str]) -> Generator[None]:
     """Run `treadle serve` until the block ends."""
     words = (TREADLE, "serve", "--port", "0", "--json")
@@ -132,7 +123,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=10)
     rounds: int = parser.parse_args().rounds
-    with tempfile.TemporaryDirectory() as folder, serve_model() as url:
+    with tempfile.TemporaryDirectory() as folder, serve_endpoint() as url:
         (Path(folder) / "config.yaml").write_text(CONFIG.format(url=url))
         environment = {"PATH": os.environ["PATH"], "HOME": folder, "TREADLE_HOME": folder}
         subprocess.run((TREADLE, "run", "Hello."), env=environment, check=True, capture_output=True)

@@ -5,6 +5,7 @@ import math
 import pytest
 from bench.bars import Row, judge
 from bench.first_success import Answer, find_fault
+from bench.instructions import Pair, report
 
 
 def test_a_missed_bar_fails_the_benchmark(capsys: pytest.CaptureFixture[str]) -> None:
@@ -34,3 +35,12 @@ def test_an_answer_of_the_first_command_is_judged(
     text: str, seconds: float, exit_code: int, fault: str | None
 ) -> None:
     assert find_fault(Answer(text, seconds, exit_code)) == fault
+
+
+def test_only_a_ratio_well_above_the_record_is_an_increase(capsys: pytest.CaptureFixture[str]) -> None:
+    recorded = {"model call": 2.0, "token": 1.0}
+    counted = {"model call": Pair(205.9, 100.0), "token": Pair(90.0, 100.0)}
+    assert report("a machine", counted, recorded) == 0
+    assert report("a machine", counted | {"token": Pair(103.1, 100.0)}, recorded) == 1
+    assert capsys.readouterr().out.count("ABOVE THE RECORD") == 1
+    assert report("another machine", counted, None) == 0

@@ -75,6 +75,9 @@ class OwnedRun:
         self._in_progress: tuple[StopCondition, Interruption] | None = None
         self._delivered = False
         self._delivery_task: asyncio.Task[None] | None = None
+        self._flush_task: asyncio.Task[None] | None = None
+        self._flush_error: BaseException | None = None
+        """Why what was recorded could not be committed while work was in progress, which stops the work."""
         self._waiters: list[tuple[StopCondition, asyncio.Future[None]]] = []
         deps.hub.set_owner(claim.origin.run_id, self.on_delivery)
 
@@ -125,6 +128,22 @@ class OwnedRun:
             commit.add_done_callback(_consume_error)
             await asyncio.shield(commit)
 
+    def flush_soon(self) -> None:
+        """Commit what was recorded, without waiting for it. What is recorded until then is in the same commit."""
+        if self._flush_task is None:
+            self._flush_task = asyncio.ensure_future(self._flush_all())
+            self._flush_task.add_done_callback(self._on_flushed)
+
+    async def _flush_all(self) -> None:
+        while self._facts:
+            await self._commit(())
+
+    def _on_flushed(self, task: "asyncio.Task[None]") -> None:
+        self._flush_task = None
+        if not task.cancelled() and (error := task.exception()) is not None and self._in_progress is not None:
+            self._flush_error = error
+            self._in_progress[1].interrupt()
+
     async def release(self, release: Release, *intents: EventData, tell: Sequence[ChildMessage] = ()) -> bool:
         """Release the run with these last events. Return False, as `intend` does, if something was delivered
         meanwhile."""
@@ -158,15 +177,18 @@ class OwnedRun:
             return False
         time_left = None if until is None else lambda: until - self._deps.clock.now()
         interruption = Interruption(self._deps.timers, time_left)
+        self._flush_error = None
         self._in_progress = (must_stop, interruption)
         if self._delivered:
             self._read_deliveries()
         try:
             await work
         except asyncio.CancelledError:
-            if interruption.undo():
-                return False
-            raise
+            if not interruption.undo():
+                raise
+            if self._flush_error is not None:
+                raise self._flush_error from None
+            return False
         else:
             return True
         finally:

@@ -47,7 +47,7 @@ async def _run(call: "RunningCall", running: dict[str, "RunningCall"], run: Owne
     del running[call.item.call.call_id]
     run.record(*ended)
     if running:
-        await run.flush()  # the last result is committed with the next decision
+        run.flush_soon()  # the last result is committed with the next decision
 
 
 async def _run_together(work: Sequence[Coroutine[Any, Any, None]]) -> None:
