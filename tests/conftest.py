@@ -41,6 +41,12 @@ def _one_encoder() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Name the event loop that runs coroutine tests. Each of them gets a new one."""
+    return "asyncio"
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _small_heap() -> None:
     """Exclude the objects that exist now from garbage collection: nearly all of them live until the end, and a full

@@ -16,59 +16,53 @@ from treadle.domain.events import Token
 from treadle.operations import sessions
 
 
-def test_an_async_client_runs_streams_and_lists(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with (
-            serve_home(tmp_path, *map(says, ("One.", "Two.", "Three.", "Four."))) as web,
-            treadle.AsyncClient(web.url, token=web.token) as client,
-        ):
-            result = await client.run("one", "First?", key="k")
-            assert (result.outcome, result.text) == ("completed", "One.")
-            assert await client.submit("one", "First?", key="k") == result.run_id
-            events = [event async for event in client.stream("one", "Second?", session=result.session_id)]
-            assert "".join(event.data.text for event in events if isinstance(event.data, Token)) == "Two."
-            assert events[-1].type == "run_end"
-            third = await client.run("one", "Third?", resumed_from=result.run_id, after_current=True)
-            assert (third.session_id, third.text) == (result.session_id, "Three.")
+async def test_an_async_client_runs_streams_and_lists(tmp_path: Path) -> None:
+    async with (
+        serve_home(tmp_path, *map(says, ("One.", "Two.", "Three.", "Four."))) as web,
+        treadle.AsyncClient(web.url, token=web.token) as client,
+    ):
+        result = await client.run("one", "First?", key="k")
+        assert (result.outcome, result.text) == ("completed", "One.")
+        assert await client.submit("one", "First?", key="k") == result.run_id
+        events = [event async for event in client.stream("one", "Second?", session=result.session_id)]
+        assert "".join(event.data.text for event in events if isinstance(event.data, Token)) == "Two."
+        assert events[-1].type == "run_end"
+        third = await client.run("one", "Third?", resumed_from=result.run_id, after_current=True)
+        assert (third.session_id, third.text) == (result.session_id, "Three.")
 
-            def work() -> treadle.Result:
-                with treadle.Client(web.url, token=web.token) as sync:
-                    return sync.run("one", "Fourth?", resumed_from=result.run_id, after_current=True)
+        def work() -> treadle.Result:
+            with treadle.Client(web.url, token=web.token) as sync:
+                return sync.run("one", "Fourth?", resumed_from=result.run_id, after_current=True)
 
-            assert (await asyncio.to_thread(work)).session_id == result.session_id
-            assert len(await client.list_runs(session=result.session_id)) == 4
-            assert [each.runs for each in await client.list_sessions()] == [4]
-            renamed = await client.call(sessions.RENAME, sessions.RenameSession(result.session_id, "Chat"))
-            assert renamed.title == "Chat"
-            with pytest.raises(UnknownRun):
-                await client.show("run_none")
-
-    asyncio.run(scenario())
+        assert (await asyncio.to_thread(work)).session_id == result.session_id
+        assert len(await client.list_runs(session=result.session_id)) == 4
+        assert [each.runs for each in await client.list_sessions()] == [4]
+        renamed = await client.call(sessions.RENAME, sessions.RenameSession(result.session_id, "Chat"))
+        assert renamed.title == "Chat"
+        with pytest.raises(UnknownRun):
+            await client.show("run_none")
 
 
-def test_a_sync_client_decides_an_approval_and_sees_a_denied_call(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serve_home(tmp_path, wants_a_file(), says("I did not.")) as web:
+async def test_a_sync_client_decides_an_approval_and_sees_a_denied_call(tmp_path: Path) -> None:
+    async with serve_home(tmp_path, wants_a_file(), says("I did not.")) as web:
 
-            def work() -> treadle.Result:
-                with treadle.Client(web.url, token=web.token) as client:
-                    run_id = client.submit("asking", "Write it.")
-                    for event in client.events(run_id):
-                        if event.type == "approval_requested":
-                            [waiting] = client.list_approvals(run_id)
-                            client.decide(waiting.approval_id, "deny", note="Not today.")
-                    return client.wait(run_id)
+        def work() -> treadle.Result:
+            with treadle.Client(web.url, token=web.token) as client:
+                run_id = client.submit("asking", "Write it.")
+                for event in client.events(run_id):
+                    if event.type == "approval_requested":
+                        [waiting] = client.list_approvals(run_id)
+                        client.decide(waiting.approval_id, "deny", note="Not today.")
+                return client.wait(run_id)
 
-            result = await asyncio.to_thread(work)
-            assert (result.outcome, result.text) == ("completed", "I did not.")
-            here = await web.engine.wait(result.run_id)
-            assert [(call.tool, "Not today." in call.reason) for call in here.denied] == [("write_file", True)]
-            assert (result.denied, result.blocked) == (here.denied, here.blocked) == (here.denied, ())
-
-    asyncio.run(scenario())
+        result = await asyncio.to_thread(work)
+        assert (result.outcome, result.text) == ("completed", "I did not.")
+        here = await web.engine.wait(result.run_id)
+        assert [(call.tool, "Not today." in call.reason) for call in here.denied] == [("write_file", True)]
+        assert (result.denied, result.blocked) == (here.denied, here.blocked) == (here.denied, ())
 
 
-def test_a_stream_resumes_after_the_server_was_killed(tmp_path: Path) -> None:
+async def test_a_stream_resumes_after_the_server_was_killed(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with FakeEndpoint(policy=lambda _: says("Done.")) as endpoint:
             write_home(tmp_path / "home", endpoint.url)
@@ -87,7 +81,7 @@ def test_a_stream_resumes_after_the_server_was_killed(tmp_path: Path) -> None:
     async def collect(client: treadle.AsyncClient, run_id: str) -> list[int]:
         return [event.sequence async for event in client.events(run_id) if event.durable]
 
-    asyncio.run(scenario())
+    await scenario()
 
 
 def test_a_client_that_is_not_open_says_how_to_open_it() -> None:

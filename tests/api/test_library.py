@@ -1,6 +1,5 @@
 """The library as a program uses it."""
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -24,16 +23,13 @@ def make_engine(folder: Path, *replies: str) -> HostedEngine:
     return engine
 
 
-def test_an_unknown_option_raises_with_a_suggestion(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with make_engine(tmp_path) as engine:
-            with pytest.raises(TypeError, match="`sesion` is not an option of a run"):
-                await engine.run(AGENT, "Hello.", sesion="x")  # pyright: ignore[reportCallIssue] -- the mistake
-            with pytest.raises(TypeError, match="is not an option"):
-                await engine.fork("run_1", stepp=1)  # pyright: ignore[reportCallIssue] -- the mistake
-            assert await engine.service.runs() == []
-
-    asyncio.run(scenario())
+async def test_an_unknown_option_raises_with_a_suggestion(tmp_path: Path) -> None:
+    async with make_engine(tmp_path) as engine:
+        with pytest.raises(TypeError, match="`sesion` is not an option of a run"):
+            await engine.run(AGENT, "Hello.", sesion="x")  # pyright: ignore[reportCallIssue] -- the mistake
+        with pytest.raises(TypeError, match="is not an option"):
+            await engine.fork("run_1", stepp=1)  # pyright: ignore[reportCallIssue] -- the mistake
+        assert await engine.service.runs() == []
 
 
 def test_dir_shows_the_public_names() -> None:
@@ -42,20 +38,17 @@ def test_dir_shows_the_public_names() -> None:
     assert all(getattr(treadle, name) is not None for name in dir(treadle))
 
 
-def test_run_sync_works_while_an_event_loop_runs(tmp_path: Path) -> None:
+async def test_run_sync_works_while_an_event_loop_runs(tmp_path: Path) -> None:
     async def cell_of_a_notebook() -> str:
         return make_engine(tmp_path, "From a thread.").run_sync(AGENT, "Hello.").text
 
-    assert asyncio.run(cell_of_a_notebook()) == "From a thread."
+    assert await cell_of_a_notebook() == "From a thread."
     assert make_engine(tmp_path, "From a script.").run_sync(AGENT, "Hello.").text == "From a script."
 
 
-def test_events_serialise_as_clients_receive_them(tmp_path: Path) -> None:
-    async def scenario() -> list[treadle.Event]:
-        async with make_engine(tmp_path, "Yes.") as engine:
-            return [event async for event in engine.stream(AGENT, "Hello.")]
-
-    *_, end = asyncio.run(scenario())
+async def test_events_serialise_as_clients_receive_them(tmp_path: Path) -> None:
+    async with make_engine(tmp_path, "Yes.") as engine:
+        *_, end = [event async for event in engine.stream(AGENT, "Hello.")]
     assert json.loads(end.to_json()) == end.to_dict()
     assert (end.to_dict()["type"], end.to_dict()["data"]["text"]) == ("run_end", "Yes.")
 
@@ -65,20 +58,17 @@ class City(BaseModel):
     people: int
 
 
-def test_a_pydantic_model_is_an_output_type(tmp_path: Path) -> None:
+async def test_a_pydantic_model_is_an_output_type(tmp_path: Path) -> None:
     agent = treadle.Agent(name="cities", model="scripted/x", output=City, memory={"recall": 0, "remember": False})
     assert agent.spec.output is not None
     assert set(agent.spec.output["properties"]) == {"name", "people"}
 
-    async def scenario() -> None:
-        async with make_engine(tmp_path, '{"name": "Rome", "people": 3}', '{"name": "Rome"}') as engine:
-            assert (await engine.run(agent, "Which city?")).output == City(name="Rome", people=3)
-            run_id = await engine.submit(AGENT, "Which city?")
-            result = await engine.wait(run_id, City)
-            assert (result.outcome, result.output, result.text) == ("failed", None, '{"name": "Rome"}')
-            assert "cannot be read as" in result.reason
-
-    asyncio.run(scenario())
+    async with make_engine(tmp_path, '{"name": "Rome", "people": 3}', '{"name": "Rome"}') as engine:
+        assert (await engine.run(agent, "Which city?")).output == City(name="Rome", people=3)
+        run_id = await engine.submit(AGENT, "Which city?")
+        result = await engine.wait(run_id, City)
+        assert (result.outcome, result.output, result.text) == ("failed", None, '{"name": "Rome"}')
+        assert "cannot be read as" in result.reason
 
 
 def test_an_object_that_is_not_a_hook_is_refused() -> None:
@@ -86,30 +76,27 @@ def test_an_object_that_is_not_a_hook_is_refused() -> None:
         treadle.Engine("sqlite:///:memory:").add_hooks("guard")  # pyright: ignore[reportArgumentType]
 
 
-def test_a_run_can_follow_a_waiting_one_and_continue_an_ended_one(tmp_path: Path) -> None:
+async def test_a_run_can_follow_a_waiting_one_and_continue_an_ended_one(tmp_path: Path) -> None:
     asking = treadle.Agent(
         name="asking", model="scripted/x", tools=["clarify"], memory={"recall": 0, "remember": False}
     )
 
-    async def scenario() -> None:
-        engine = create_engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path / "home"))
-        model = ScriptedModel(ask(call("clarify", "c1", question="Why?")), say("One."), say("Two."), say("Three."))
-        engine.add_model("scripted", model)
-        async with engine:
-            first = await engine.submit(asking, "1", session="ses_1", asker="channel")
-            async for event in engine.events(first):
-                if event.type == "run_waiting":
-                    break
-            second = await engine.submit(asking, "2", session="ses_1", after_current=True)
-            assert second != first
-            await engine.answer(first, "c1", "So.")
-            assert [(await engine.wait(run)).text for run in (first, second)] == ["One.", "Two."]
-            third = await engine.run(asking, "3", resumed_from=first)
-            assert (third.session_id, third.text) == ("ses_1", "Three.")
-        said = [message.text for message in model.requests[-1].conversation.messages if message.text]
-        assert said[-3:] == ["2", "Two.", "3"]
-
-    asyncio.run(scenario())
+    engine = create_engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path / "home"))
+    model = ScriptedModel(ask(call("clarify", "c1", question="Why?")), say("One."), say("Two."), say("Three."))
+    engine.add_model("scripted", model)
+    async with engine:
+        first = await engine.submit(asking, "1", session="ses_1", asker="channel")
+        async for event in engine.events(first):
+            if event.type == "run_waiting":
+                break
+        second = await engine.submit(asking, "2", session="ses_1", after_current=True)
+        assert second != first
+        await engine.answer(first, "c1", "So.")
+        assert [(await engine.wait(run)).text for run in (first, second)] == ["One.", "Two."]
+        third = await engine.run(asking, "3", resumed_from=first)
+        assert (third.session_id, third.text) == ("ses_1", "Three.")
+    said = [message.text for message in model.requests[-1].conversation.messages if message.text]
+    assert said[-3:] == ["2", "Two.", "3"]
 
 
 def test_an_agent_accepts_the_fields_of_its_file() -> None:
@@ -125,7 +112,7 @@ def test_an_agent_accepts_the_fields_of_its_file() -> None:
         treadle.Agent(name="a", model="m", heartbeat={"every": "15m"})
 
 
-def test_a_program_announces_the_run_that_an_earlier_one_left_behind(
+async def test_a_program_announces_the_run_that_an_earlier_one_left_behind(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def make_program(model: ScriptedModel) -> treadle.Engine:
@@ -146,7 +133,7 @@ def test_a_program_announces_the_run_that_an_earlier_one_left_behind(
             assert (await engine.wait(run_id)).text == "Done."
             assert (await engine.run(AGENT, "And?")).text == "Yes."
 
-    left = asyncio.run(leave())
+    left = await leave()
     assert caplog.messages == []
-    asyncio.run(resume(left))
+    await resume(left)
     assert caplog.messages == [f"Resuming an unfinished run of an earlier process: {left}"]

@@ -1,6 +1,5 @@
 """Refused calls in results of the library."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ def add(a: int) -> int:
     return a + 1
 
 
-def test_refused_calls_are_found_and_journals_without_any_are_not_read(
+async def test_refused_calls_are_found_and_journals_without_any_are_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(refusal_watch, "MAX_RUNS", 2)
@@ -58,4 +57,4 @@ def test_refused_calls_are_found_and_journals_without_any_are_not_read(
             await engine.wait(clean.run_id)
             assert read == [refused.run_id, clean.run_id], "it is no longer among the runs that are known"
 
-    asyncio.run(perform())
+    await perform()

@@ -1,6 +1,5 @@
 """Webhooks are not sent to this machine or its link unless the settings say so."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -46,40 +45,31 @@ def test_names_of_other_hosts_are_left_to_the_resolver(name: str) -> None:
     assert explain_local_host(name) is None
 
 
-def test_a_name_that_resolves_to_a_local_address_is_refused() -> None:
-    async def resolve() -> None:
-        with pytest.raises(LocalDestination, match="allow_local"):
-            await VettedResolver().resolve("localhost", 80)
-
-    asyncio.run(resolve())
+async def test_a_name_that_resolves_to_a_local_address_is_refused() -> None:
+    with pytest.raises(LocalDestination, match="allow_local"):
+        await VettedResolver().resolve("localhost", 80)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:{}/", "http://localhost:{}/", "http://[::ffff:127.0.0.1]:{}/"])
-def test_a_webhook_sends_nothing_to_a_local_address_by_default(tmp_path: Path, url: str) -> None:
-    async def scenario() -> None:
-        async with sending(tmp_path) as works, receiver() as other:
-            made = await works.add(url.format(other.url.rpartition(":")[2].rstrip("/")))
-            await works.kill()
-            works.allow_local = False
-            works.start()
-            await works.run()
-            webhook = await works.until(lambda webhook: bool(webhook.problem))
-            assert webhook.webhook_id == made.webhook_id
-            assert "allow_local" in webhook.problem
-            assert not other.received
-
-    asyncio.run(scenario())
+async def test_a_webhook_sends_nothing_to_a_local_address_by_default(tmp_path: Path, url: str) -> None:
+    async with sending(tmp_path) as works, receiver() as other:
+        made = await works.add(url.format(other.url.rpartition(":")[2].rstrip("/")))
+        await works.kill()
+        works.allow_local = False
+        works.start()
+        await works.run()
+        webhook = await works.until(lambda webhook: bool(webhook.problem))
+        assert webhook.webhook_id == made.webhook_id
+        assert "allow_local" in webhook.problem
+        assert not other.received
 
 
-def test_a_webhook_with_a_local_url_is_refused_when_it_is_added(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with sending(tmp_path) as works:
-            works.book = works.new_book(allow_local=False)
-            for url in ("http://127.0.0.1:9/", "http://localhost/", "https://[::1]/x", "http://169.254.169.254/"):
-                with pytest.raises(UsageError, match="allow_local"):
-                    await works.add(url)
-
-    asyncio.run(scenario())
+async def test_a_webhook_with_a_local_url_is_refused_when_it_is_added(tmp_path: Path) -> None:
+    async with sending(tmp_path) as works:
+        works.book = works.new_book(allow_local=False)
+        for url in ("http://127.0.0.1:9/", "http://localhost/", "https://[::1]/x", "http://169.254.169.254/"):
+            with pytest.raises(UsageError, match="allow_local"):
+                await works.add(url)
 
 
 def test_local_destinations_are_refused_by_default(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager, closing
 from pathlib import Path
-from typing import Any
 
 import treadle
 from tests.engine.running import journal, opened
@@ -78,45 +77,35 @@ async def first_end(engine: HostedEngine) -> RunId:
     raise AssertionError("the feed has no end")
 
 
-def perform(scenario: Any) -> None:
-    asyncio.run(scenario())
-
-
-def test_a_heartbeat_uses_one_session_and_silent_runs_are_left_out(tmp_path: Path) -> None:
+async def test_a_heartbeat_uses_one_session_and_silent_runs_are_left_out(tmp_path: Path) -> None:
     model = ScriptedModel(say("The door is open."), say("NO_REPLY"), say("[SILENT]"), say("It is shut again."))
 
-    async def scenario() -> None:
-        async with start_heartbeats(tmp_path, model) as beats:
-            beats.write("heartbeat: {every: 15m, message: 'Is the door open?'}\n")
-            assert await beats.after(0) == [], "it begins to count when it is found"
-            results = [result for _ in range(4) for result in await beats.after(900)]
-            assert [result.outcome for result in results] == ["completed", "silent", "silent", "completed"]
-            assert len({result.session_id for result in results}) == 1
-            events = await journal(beats.engine, results[0].run_id)
-            assert [event.type for event in events][:3] == ["run_queued", "heartbeat_fired", "user_message"]
-        asked = "Is the door open?"
-        assert list_messages(model) == [[asked], *[[asked, "The door is open.", asked]] * 3]
-
-    perform(scenario)
+    async with start_heartbeats(tmp_path, model) as beats:
+        beats.write("heartbeat: {every: 15m, message: 'Is the door open?'}\n")
+        assert await beats.after(0) == [], "it begins to count when it is found"
+        results = [result for _ in range(4) for result in await beats.after(900)]
+        assert [result.outcome for result in results] == ["completed", "silent", "silent", "completed"]
+        assert len({result.session_id for result in results}) == 1
+        events = await journal(beats.engine, results[0].run_id)
+        assert [event.type for event in events][:3] == ["run_queued", "heartbeat_fired", "user_message"]
+    asked = "Is the door open?"
+    assert list_messages(model) == [[asked], *[[asked, "The door is open.", asked]] * 3]
 
 
-def test_a_silent_run_is_still_left_out_after_a_restart(tmp_path: Path) -> None:
+async def test_a_silent_run_is_still_left_out_after_a_restart(tmp_path: Path) -> None:
     model = ScriptedModel(say("NO_REPLY"), say("hello"))
 
-    async def scenario() -> None:
-        async with start_heartbeats(tmp_path, model) as beats:
-            beats.write("heartbeat: {every: 60, message: 'Anything?'}\n")
-            await beats.after(0)
-            [silent] = await beats.after(60)
-        async with start_heartbeats(tmp_path, model) as beats:
-            hero = beats.home.agent("hero")
-            await beats.engine.run(hero, "hi", session=silent.session_id)
-        assert list_messages(model)[1] == ["hi"]
-
-    perform(scenario)
+    async with start_heartbeats(tmp_path, model) as beats:
+        beats.write("heartbeat: {every: 60, message: 'Anything?'}\n")
+        await beats.after(0)
+        [silent] = await beats.after(60)
+    async with start_heartbeats(tmp_path, model) as beats:
+        hero = beats.home.agent("hero")
+        await beats.engine.run(hero, "hi", session=silent.session_id)
+    assert list_messages(model)[1] == ["hi"]
 
 
-def test_the_message_of_a_person_is_not_left_out(tmp_path: Path) -> None:
+async def test_the_message_of_a_person_is_not_left_out(tmp_path: Path) -> None:
     gate, reached = asyncio.Event(), asyncio.Event()
 
     @treadle.tool(effect="read")
@@ -127,98 +116,83 @@ def test_the_message_of_a_person_is_not_left_out(tmp_path: Path) -> None:
 
     model = ScriptedModel(ask(call("look")), say("NO_REPLY"), say("yes"))
 
-    async def scenario() -> None:
-        async with start_heartbeats(tmp_path, model) as beats:
-            beats.engine.add_tools(look)
-            beats.write("tools: [look]\nheartbeat: {every: 60, message: 'Anything?'}\n")
-            await beats.after(0)
-            waiting = asyncio.ensure_future(beats.after(60))
-            await reached.wait()
-            [record] = await beats.engine.service.list_unfinished()
-            await beats.engine.steer(record.origin.run_id, "Remember the milk.")
-            gate.set()
-            await waiting
-            await beats.engine.run(beats.home.agent("hero"), "hi", session=record.origin.session_id)
-        assert "Remember the milk." in str(list_messages(model)[-1])
-
-    perform(scenario)
+    async with start_heartbeats(tmp_path, model) as beats:
+        beats.engine.add_tools(look)
+        beats.write("tools: [look]\nheartbeat: {every: 60, message: 'Anything?'}\n")
+        await beats.after(0)
+        waiting = asyncio.ensure_future(beats.after(60))
+        await reached.wait()
+        [record] = await beats.engine.service.list_unfinished()
+        await beats.engine.steer(record.origin.run_id, "Remember the milk.")
+        gate.set()
+        await waiting
+        await beats.engine.run(beats.home.agent("hero"), "hi", session=record.origin.session_id)
+    assert "Remember the milk." in str(list_messages(model)[-1])
 
 
-def test_a_heartbeat_follows_changes_of_the_agent_file(tmp_path: Path) -> None:
+async def test_a_heartbeat_follows_changes_of_the_agent_file(tmp_path: Path) -> None:
     model = ScriptedModel(*[say("yes")] * 4)
 
-    async def scenario() -> None:
-        async with start_heartbeats(tmp_path, model) as beats:
-            beats.write("heartbeat: {every: 60, message: 'One?'}\n")
-            await beats.after(0)
-            [first] = await beats.after(60)
-            beats.write("heartbeat: {every: 60, message: 'Two?'}\n")
-            [second] = await beats.after(60)
-            beats.write("heartbeat: {every: 1h, message: 'Two?'}\n")
-            assert await beats.after(60) == []
-            [third] = await beats.after(3600)
-            beats.write("model_settings: {max_tokens: never}\n")
-            assert await beats.after(10) == [], "a file that is wrong for a moment changes nothing"
-            [kept] = await beats.schedules.list()
-            assert kept.session_id == third.session_id == second.session_id == first.session_id
-            beats.write("")
-            assert await beats.after(7200) == []
-            assert await beats.schedules.list() == []
-        assert [request[-1] for request in list_messages(model)] == ["One?", "Two?", "Two?"]
-
-    perform(scenario)
+    async with start_heartbeats(tmp_path, model) as beats:
+        beats.write("heartbeat: {every: 60, message: 'One?'}\n")
+        await beats.after(0)
+        [first] = await beats.after(60)
+        beats.write("heartbeat: {every: 60, message: 'Two?'}\n")
+        [second] = await beats.after(60)
+        beats.write("heartbeat: {every: 1h, message: 'Two?'}\n")
+        assert await beats.after(60) == []
+        [third] = await beats.after(3600)
+        beats.write("model_settings: {max_tokens: never}\n")
+        assert await beats.after(10) == [], "a file that is wrong for a moment changes nothing"
+        [kept] = await beats.schedules.list()
+        assert kept.session_id == third.session_id == second.session_id == first.session_id
+        beats.write("")
+        assert await beats.after(7200) == []
+        assert await beats.schedules.list() == []
+    assert [request[-1] for request in list_messages(model)] == ["One?", "Two?", "Two?"]
 
 
-def test_a_deleted_heartbeat_session_is_replaced_by_a_new_one(tmp_path: Path) -> None:
+async def test_a_deleted_heartbeat_session_is_replaced_by_a_new_one(tmp_path: Path) -> None:
     model = ScriptedModel(say("one"), say("two"))
 
-    async def scenario() -> None:
-        async with start_heartbeats(tmp_path, model) as beats:
-            beats.write("heartbeat: {every: 60, message: 'Anything?'}\n")
-            await beats.after(0)
-            [first] = await beats.after(60)
-            deleted = await beats.engine.context.retention.delete_session(first.session_id, "me")
-            assert isinstance(deleted, Deleted)
-            [second] = await beats.after(60)
-            assert second.session_id != first.session_id
-            assert list_messages(model)[1] == ["Anything?"]
-
-    perform(scenario)
+    async with start_heartbeats(tmp_path, model) as beats:
+        beats.write("heartbeat: {every: 60, message: 'Anything?'}\n")
+        await beats.after(0)
+        [first] = await beats.after(60)
+        deleted = await beats.engine.context.retention.delete_session(first.session_id, "me")
+        assert isinstance(deleted, Deleted)
+        [second] = await beats.after(60)
+        assert second.session_id != first.session_id
+        assert list_messages(model)[1] == ["Anything?"]
 
 
-def test_a_heartbeat_asks_no_user_and_calls_that_need_approval_are_denied(tmp_path: Path) -> None:
+async def test_a_heartbeat_asks_no_user_and_calls_that_need_approval_are_denied(tmp_path: Path) -> None:
     model = ScriptedModel(ask(call("post")), say("I could not."))
 
-    async def scenario() -> None:
-        async with start_heartbeats(tmp_path, model) as beats:
-            beats.engine.add_tools(post)
-            beats.write(
-                "tools: [post]\napprovals: {default: ask}\nheartbeat: {every: 60, message: 'Post something.'}\n"
-            )
-            await beats.after(0)
-            [result] = await beats.after(60)
-            assert result.outcome == "completed"
-            types = [event.type for event in await journal(beats.engine, result.run_id)]
-            assert "tool_call_error" in types
-            assert "approval_requested" not in types
-            assert "tool_call_start" not in types
-
-    perform(scenario)
+    async with start_heartbeats(tmp_path, model) as beats:
+        beats.engine.add_tools(post)
+        beats.write(
+            "tools: [post]\napprovals: {default: ask}\nheartbeat: {every: 60, message: 'Post something.'}\n"
+        )
+        await beats.after(0)
+        [result] = await beats.after(60)
+        assert result.outcome == "completed"
+        types = [event.type for event in await journal(beats.engine, result.run_id)]
+        assert "tool_call_error" in types
+        assert "approval_requested" not in types
+        assert "tool_call_start" not in types
 
 
-def test_the_agents_of_a_home_fire_while_the_engine_is_at_work(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(*[say("yes")] * 50)) as engine:
-            folder = tmp_path / "home" / "agents" / "hero"
-            folder.mkdir(parents=True)
-            (folder / "config.yaml").write_text(f"{HEARTBEAT}heartbeat: {{every: 1, message: 'Well?'}}\n")
-            async with engine.context.automation().run_in_background():
-                run_id = await first_end(engine)
-            events = await engine.service.page(run_id)
-            assert isinstance(events[1].data, HeartbeatFired)
-            assert isinstance(events[2].data, UserMessage)
-            assert events[2].data.message.text == "Well?"
-            [request] = [event.data for event in events if isinstance(event.data, LlmRequest)]
-            assert request.preface.endswith(" UTC; a scheduled message]"), "the agent knows the time"
-
-    perform(scenario)
+async def test_the_agents_of_a_home_fire_while_the_engine_is_at_work(tmp_path: Path) -> None:
+    async with opened(tmp_path, ScriptedModel(*[say("yes")] * 50)) as engine:
+        folder = tmp_path / "home" / "agents" / "hero"
+        folder.mkdir(parents=True)
+        (folder / "config.yaml").write_text(f"{HEARTBEAT}heartbeat: {{every: 1, message: 'Well?'}}\n")
+        async with engine.context.automation().run_in_background():
+            run_id = await first_end(engine)
+        events = await engine.service.page(run_id)
+        assert isinstance(events[1].data, HeartbeatFired)
+        assert isinstance(events[2].data, UserMessage)
+        assert events[2].data.message.text == "Well?"
+        [request] = [event.data for event in events if isinstance(event.data, LlmRequest)]
+        assert request.preface.endswith(" UTC; a scheduled message]"), "the agent knows the time"

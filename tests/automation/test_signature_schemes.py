@@ -1,6 +1,5 @@
 """Inbound webhooks whose senders sign in their own way: GitHub, GitLab, Stripe and Slack."""
 
-import asyncio
 import hashlib
 import hmac
 from pathlib import Path
@@ -104,44 +103,38 @@ def test_one_of_several_signatures_of_stripe_is_enough() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["github", "gitlab", "stripe", "slack"])
-def test_a_sender_is_accepted_by_its_scheme_and_a_repetition_starts_nothing(
+async def test_a_sender_is_accepted_by_its_scheme_and_a_repetition_starts_nothing(
     tmp_path: Path, scheme: SignatureScheme
 ) -> None:
-    async def scenario() -> None:
-        clock = FakeClock()
-        body = msgspec.json.encode({"id": "evt_1", "event_id": "Ev1", "type": "t"})
-        async with served(tmp_path, make_model(), clock) as web:
-            hook = await new_hook(web, message="{{payload.type}}", scheme=scheme, secret=SECRET)
-            assert (hook["scheme"], hook["secret"]) == (scheme, SECRET)
-            first = await web.send("POST", hook["path"], body, make_headers(scheme, body, clock.now()))
-            assert first.status == 202, first.body
-            clock.pass_time(200)  # a sender signs a repetition again
-            again = await web.send("POST", hook["path"], body, make_headers(scheme, body, clock.now()))
-            assert (again.status, again.json) == (202, first.json)
-            other = await new_hook(web, message="{{payload.type}}")
-            refused = await web.send("POST", other["path"], body, make_headers(scheme, body, clock.now()))
-            assert refused.status == 401, "another scheme does not count"
-            assert len(await web.engine.service.runs()) == 1
-            await web.engine.wait(first.json["run_id"])
-
-    asyncio.run(scenario())
+    clock = FakeClock()
+    body = msgspec.json.encode({"id": "evt_1", "event_id": "Ev1", "type": "t"})
+    async with served(tmp_path, make_model(), clock) as web:
+        hook = await new_hook(web, message="{{payload.type}}", scheme=scheme, secret=SECRET)
+        assert (hook["scheme"], hook["secret"]) == (scheme, SECRET)
+        first = await web.send("POST", hook["path"], body, make_headers(scheme, body, clock.now()))
+        assert first.status == 202, first.body
+        clock.pass_time(200)  # a sender signs a repetition again
+        again = await web.send("POST", hook["path"], body, make_headers(scheme, body, clock.now()))
+        assert (again.status, again.json) == (202, first.json)
+        other = await new_hook(web, message="{{payload.type}}")
+        refused = await web.send("POST", other["path"], body, make_headers(scheme, body, clock.now()))
+        assert refused.status == 401, "another scheme does not count"
+        assert len(await web.engine.service.runs()) == 1
+        await web.engine.wait(first.json["run_id"])
 
 
-def test_set_up_requests_are_answered_and_start_nothing(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        clock = FakeClock()
-        challenge = b'{"type": "url_verification", "challenge": "3eZbrw1a"}'
-        async with served(tmp_path, ScriptedModel(), clock) as web:
-            slack = await new_hook(web, scheme="slack", secret=SECRET)
-            answer = await web.send("POST", slack["path"], challenge, make_headers("slack", challenge, clock.now()))
-            assert (answer.status, answer.json) == (200, {"challenge": "3eZbrw1a"})
-            assert (await web.send("POST", slack["path"], challenge, {})).status == 401, "only if it is signed"
-            github = await new_hook(web, scheme="github", secret=SECRET)
-            ping = {**make_headers("github", b"{}", 0.0), "x-github-event": "ping"}
-            assert (await web.send("POST", github["path"], b"{}", ping)).status == 200
-            assert await web.engine.service.runs() == []
-
-    asyncio.run(scenario())
+async def test_set_up_requests_are_answered_and_start_nothing(tmp_path: Path) -> None:
+    clock = FakeClock()
+    challenge = b'{"type": "url_verification", "challenge": "3eZbrw1a"}'
+    async with served(tmp_path, ScriptedModel(), clock) as web:
+        slack = await new_hook(web, scheme="slack", secret=SECRET)
+        answer = await web.send("POST", slack["path"], challenge, make_headers("slack", challenge, clock.now()))
+        assert (answer.status, answer.json) == (200, {"challenge": "3eZbrw1a"})
+        assert (await web.send("POST", slack["path"], challenge, {})).status == 401, "only if it is signed"
+        github = await new_hook(web, scheme="github", secret=SECRET)
+        ping = {**make_headers("github", b"{}", 0.0), "x-github-event": "ping"}
+        assert (await web.send("POST", github["path"], b"{}", ping)).status == 200
+        assert await web.engine.service.runs() == []
 
 
 @pytest.mark.parametrize(
@@ -153,13 +146,10 @@ def test_set_up_requests_are_answered_and_start_nothing(tmp_path: Path) -> None:
         {"secret": "whsec_0123456789abcdef"},
     ],
 )
-def test_a_scheme_or_secret_that_cannot_be_used_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    async def scenario() -> None:
-        async with served(tmp_path, ScriptedModel()) as web:
-            answer = await web.ask("POST", "/v1/hooks", {"name": "n", "agent": "hero", "message": "m", **wrong})
-            assert answer.status in (400, 422), answer.body
-
-    asyncio.run(scenario())
+async def test_a_scheme_or_secret_that_cannot_be_used_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    async with served(tmp_path, ScriptedModel()) as web:
+        answer = await web.ask("POST", "/v1/hooks", {"name": "n", "agent": "hero", "message": "m", **wrong})
+        assert answer.status in (400, 422), answer.body
 
 
 def test_forms_and_texts_become_payloads() -> None:

@@ -1,6 +1,5 @@
 """Webhook deliveries: signed, in order and at least once. A slow receiver does not delay others."""
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,9 @@ from treadle.operations.automation import DeadLetterView
 DAY = 86_400.0
 
 
-def perform(folder: Path, scenario: Callable[[Sending], Coroutine[Any, Any, None]]) -> None:
-    async def whole() -> None:
-        async with sending(folder) as works:
-            await scenario(works)
-
-    asyncio.run(whole())
+async def perform(folder: Path, scenario: Callable[[Sending], Coroutine[Any, Any, None]]) -> None:
+    async with sending(folder) as works:
+        await scenario(works)
 
 
 def first_fails(times: int, how: Behaviour = 500) -> Callable[[Received], Behaviour]:
@@ -40,7 +36,7 @@ def first_fails(times: int, how: Behaviour = 500) -> Callable[[Received], Behavi
     return behave
 
 
-def test_events_are_delivered_signed_and_in_order(tmp_path: Path) -> None:
+async def test_events_are_delivered_signed_and_in_order(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         await works.run()  # before anybody wanted it
         async with receiver() as other:
@@ -61,10 +57,10 @@ def test_events_are_delivered_signed_and_in_order(tmp_path: Path) -> None:
                 Webhook(made.secret).verify(received[0].body + b" ", received[0].headers)
             assert works.live[0] == WebhookDelivered(made.webhook_id, journal[0].event_id, 1)
 
-    perform(tmp_path, scenario)
+    await perform(tmp_path, scenario)
 
 
-def test_only_the_selected_events_and_agents_are_sent(tmp_path: Path) -> None:
+async def test_only_the_selected_events_and_agents_are_sent(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         async with receiver() as other:
             await works.add(other.url, "run_end", "step_*", agents=("hero",))
@@ -74,10 +70,10 @@ def test_only_the_selected_events_and_agents_are_sent(tmp_path: Path) -> None:
             received = await other.until(6)
             assert [each.type for each in received] == ["step_start", "step_end", "run_end"] * 2
 
-    perform(tmp_path, scenario)
+    await perform(tmp_path, scenario)
 
 
-def test_a_failure_is_tried_again_later_and_nothing_overtakes_it(tmp_path: Path) -> None:
+async def test_a_failure_is_tried_again_later_and_nothing_overtakes_it(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         async with receiver(first_fails(2)) as other:
             made = await works.add(other.url, "run_end")
@@ -105,7 +101,7 @@ def test_a_failure_is_tried_again_later_and_nothing_overtakes_it(tmp_path: Path)
                 (made.webhook_id, 2),
             ]
 
-    perform(tmp_path, scenario)
+    await perform(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +113,7 @@ def test_a_failure_is_tried_again_later_and_nothing_overtakes_it(tmp_path: Path)
         (404, "answered 404"),
     ],
 )
-def test_every_kind_of_failure_is_recorded_and_retried(tmp_path: Path, how: Behaviour, told: str) -> None:
+async def test_every_kind_of_failure_is_recorded_and_retried(tmp_path: Path, how: Behaviour, told: str) -> None:
     async def scenario(works: Sending) -> None:
         await works.kill()
         works.timeout_seconds = 0.2
@@ -131,30 +127,30 @@ def test_every_kind_of_failure_is_recorded_and_retried(tmp_path: Path, how: Beha
             await works.until(lambda webhook: webhook.delivered_at is not None)
             assert other.elsewhere == 0
 
-    perform(tmp_path, scenario)
+    await perform(tmp_path, scenario)
 
 
-def test_an_unreachable_receiver_is_a_failure_like_any_other(tmp_path: Path) -> None:
+async def test_an_unreachable_receiver_is_a_failure_like_any_other(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         await works.add("http://127.0.0.1:9/", "run_end")
         await works.run()
         failed = await works.until(lambda webhook: webhook.attempts == 1)
         assert "could not be reached" in failed.problem
 
-    perform(tmp_path, scenario)
+    await perform(tmp_path, scenario)
 
 
-def test_an_endless_response_is_not_read(tmp_path: Path) -> None:
+async def test_an_endless_response_is_not_read(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         async with receiver(lambda _: "endless") as other:
             await works.add(other.url, "run_end")
             await works.run()
             await works.until(lambda webhook: webhook.delivered_at is not None)
 
-    perform(tmp_path, scenario)
+    await perform(tmp_path, scenario)
 
 
-def test_a_hanging_receiver_delays_neither_others_nor_the_engine(tmp_path: Path) -> None:
+async def test_a_hanging_receiver_delays_neither_others_nor_the_engine(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         async with receiver(lambda _: "hang") as slow, receiver() as quick:
             await works.add(slow.url, "run_end")
@@ -164,10 +160,10 @@ def test_a_hanging_receiver_delays_neither_others_nor_the_engine(tmp_path: Path)
             await quick.until(3)
             assert len(slow.received) == 1
 
-    perform(tmp_path, scenario)
+    await perform(tmp_path, scenario)
 
 
-def test_a_receiver_that_is_gone_is_not_contacted_until_a_retry_is_requested(tmp_path: Path) -> None:
+async def test_a_receiver_that_is_gone_is_not_contacted_until_a_retry_is_requested(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         async with receiver(first_fails(1, 410)) as other:
             made = await works.add(other.url, "run_end")
@@ -182,10 +178,10 @@ def test_a_receiver_that_is_gone_is_not_contacted_until_a_retry_is_requested(tmp
             assert received[0].event_id == received[1].event_id != received[2].event_id
             assert not (await works.webhook()).disabled
 
-    perform(tmp_path, scenario)
+    await perform(tmp_path, scenario)
 
 
-def test_an_event_becomes_a_dead_letter_after_the_last_attempt_and_can_be_sent_again(tmp_path: Path) -> None:
+async def test_an_event_becomes_a_dead_letter_after_the_last_attempt_and_can_be_sent_again(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         async with receiver(first_fails(3)) as other:
             made = await works.add(other.url, "run_end", most_attempts=2)
@@ -211,10 +207,10 @@ def test_an_event_becomes_a_dead_letter_after_the_last_attempt_and_can_be_sent_a
 
             await eventually(none_left)
 
-    perform(tmp_path, scenario)
+    await perform(tmp_path, scenario)
 
 
-def test_a_dead_letter_whose_retry_fails_stays_a_dead_letter(tmp_path: Path) -> None:
+async def test_a_dead_letter_whose_retry_fails_stays_a_dead_letter(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         async with receiver(lambda _: 503) as other:
             made = await works.add(other.url, "run_end", most_attempts=1)
@@ -232,10 +228,10 @@ def test_a_dead_letter_whose_retry_fails_stays_a_dead_letter(tmp_path: Path) -> 
             await works.engine.context.retention.delete_session(result.session_id, "me")
             assert await works.book.dead(made.webhook_id) == [], "what is deleted is deleted here too"
 
-    perform(tmp_path, scenario)
+    await perform(tmp_path, scenario)
 
 
-def test_an_event_becomes_a_dead_letter_after_three_days(tmp_path: Path) -> None:
+async def test_an_event_becomes_a_dead_letter_after_three_days(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         async with receiver(lambda _: 500) as other:
             made = await works.add(other.url, "run_end")
@@ -249,10 +245,10 @@ def test_an_event_becomes_a_dead_letter_after_three_days(tmp_path: Path) -> None
             assert GIVE_UP_SECONDS <= works.clock.now() - began < GIVE_UP_SECONDS + MAX_DELAY_SECONDS
             assert 15 < len(other.received) < 25
 
-    perform(tmp_path, scenario)
+    await perform(tmp_path, scenario)
 
 
-def test_a_delivery_that_was_not_recorded_before_a_crash_is_repeated_with_the_same_id(tmp_path: Path) -> None:
+async def test_a_delivery_that_was_not_recorded_before_a_crash_is_repeated_with_the_same_id(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         async with receiver() as other:
             await works.add(other.url, "run_end")
@@ -269,10 +265,10 @@ def test_a_delivery_that_was_not_recorded_before_a_crash_is_repeated_with_the_sa
             assert ids[0] == ids[1] != ids[2]
             assert received[0].body == received[1].body
 
-    perform(tmp_path, scenario)
+    await perform(tmp_path, scenario)
 
 
-def test_a_restarted_sender_resumes_and_keeps_the_retry_delay(tmp_path: Path) -> None:
+async def test_a_restarted_sender_resumes_and_keeps_the_retry_delay(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         async with receiver(first_fails(1)) as other:
             await works.add(other.url, "run_end")
@@ -286,10 +282,10 @@ def test_a_restarted_sender_resumes_and_keeps_the_retry_delay(tmp_path: Path) ->
             received = await other.until(2)
             assert received[0].event_id == received[1].event_id
 
-    perform(tmp_path, scenario)
+    await perform(tmp_path, scenario)
 
 
-def test_events_committed_while_no_sender_ran_are_sent_later(tmp_path: Path) -> None:
+async def test_events_committed_while_no_sender_ran_are_sent_later(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         async with receiver() as other:
             await works.add(other.url, "run_end")
@@ -299,10 +295,10 @@ def test_events_committed_while_no_sender_ran_are_sent_later(tmp_path: Path) -> 
             received = await other.until(5)
             assert [msgspec.json.decode(each.body)["run_id"] for each in received] == [r.run_id for r in results]
 
-    perform(tmp_path, scenario)
+    await perform(tmp_path, scenario)
 
 
-def test_a_removed_webhook_receives_nothing_more(tmp_path: Path) -> None:
+async def test_a_removed_webhook_receives_nothing_more(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         async with receiver() as other:
             made = await works.add(other.url, "run_end")
@@ -316,18 +312,18 @@ def test_a_removed_webhook_receives_nothing_more(tmp_path: Path) -> None:
                 with pytest.raises(UnknownWebhook, match="treadle webhooks list"):
                     await ask(WebhookId("whk_none"))
 
-    perform(tmp_path, scenario)
+    await perform(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("url", ["ftp://x/", "https://", "http://[::1", "x", "http://a b/", "http://x:99999/"])
-def test_a_webhook_with_an_invalid_url_or_event_type_is_refused(tmp_path: Path, url: str) -> None:
+async def test_a_webhook_with_an_invalid_url_or_event_type_is_refused(tmp_path: Path, url: str) -> None:
     async def scenario(works: Sending) -> None:
         with pytest.raises(UsageError, match="cannot be sent to"):
             await works.add(url)
         with pytest.raises(UsageError, match="No stored event is called token"):
             await works.add("https://example.com", "token")
 
-    perform(tmp_path, scenario)
+    await perform(tmp_path, scenario)
 
 
 @given(st.integers(1, 10_000), st.floats(0, 1))

@@ -88,58 +88,61 @@ def lines(file: Path) -> Sequence[bytes]:
 
 
 @pytest.mark.parametrize("name", ["past.jsonl", "past.jsonl.gz"])
-def test_all_events_are_in_the_file_in_their_order(home: Home, tmp_path: Path, name: str) -> None:
+async def test_all_events_are_in_the_file_in_their_order(home: Home, tmp_path: Path, name: str) -> None:
     file = tmp_path / name
-    before = asyncio.run(journal(home))
-    done = asyncio.run(prune_to_file(home, file))
+    before = await journal(home)
+    done = await prune_to_file(home, file)
     assert (done.sessions, done.runs, done.events) == (2, 3, len(before))
     assert lines(file) == before
     assert [from_json(line).type for line in before].count("run_end") == 3
     assert file.stat().st_mode & 0o777 == 0o600
-    assert asyncio.run(journal(home)) == []
+    assert await journal(home) == []
 
 
-def test_a_process_killed_before_deletion_leaves_the_archive_and_the_events(home: Home, tmp_path: Path) -> None:
-    before = asyncio.run(journal(home))
+def prune_until_killed(home: Home, file: Path) -> None:
     environment = os.environ | {"TREADLE_HOME": str(home.path), "TREADLE_DATABASE_URL": home.database_url}
-    script = [sys.executable, "-c", KILLED_BETWEEN, str(tmp_path / "past.jsonl.gz")]
+    script = [sys.executable, "-c", KILLED_BETWEEN, str(file)]
     assert run(script, env=environment, timeout=HANG_SECONDS).returncode == -9
+
+
+async def test_a_process_killed_before_deletion_leaves_the_archive_and_the_events(
+    home: Home, tmp_path: Path
+) -> None:
+    before = await journal(home)
+    prune_until_killed(home, tmp_path / "past.jsonl.gz")
     assert lines(tmp_path / "past.jsonl.gz") == before
-    assert asyncio.run(journal(home)) == before
-    asyncio.run(prune_to_file(home, tmp_path / "again.jsonl.gz"))
+    assert await journal(home) == before
+    await prune_to_file(home, tmp_path / "again.jsonl.gz")
     assert lines(tmp_path / "again.jsonl.gz") == before
-    assert asyncio.run(journal(home)) == []
+    assert await journal(home) == []
 
 
-def test_an_archive_is_never_written_over_an_existing_file(home: Home, tmp_path: Path) -> None:
+async def test_an_archive_is_never_written_over_an_existing_file(home: Home, tmp_path: Path) -> None:
     shell, file = Shell(home.path), str(tmp_path / "past.jsonl")
-    asyncio.run(prune_to_file(home, Path(file), older_than=86400))
+    await prune_to_file(home, Path(file), older_than=86400)
     assert not Path(file).exists()
     Path(file).write_bytes(b"mine")
     shell.environment["TREADLE_DATABASE_URL"] = home.database_url
 
-    async def scenario() -> None:
-        before = await journal(home)
-        refused = await shell("prune", "--older-than", "1ms", "--archive", file, "--yes")
-        assert (refused.code, "already exists" in refused.complaint) == (2, True)
-        assert await journal(home) == before
-        told = await shell("prune", "--older-than", "1ms", "--archive", f"{file}.gz", "--yes")
-        assert told.err.startswith(f"Wrote their events to {file}.gz first.\nDeleted 2 sessions (3 runs")
-        assert [json.loads(line)["session_id"] for line in lines(Path(f"{file}.gz"))][-1] == "ses_2"
-        async with open_persistent_readonly_caller(home) as caller:
-            house = caller.context.retention
-            assert await house.idle(0.001) == []
-
-    asyncio.run(scenario())
+    before = await journal(home)
+    refused = await shell("prune", "--older-than", "1ms", "--archive", file, "--yes")
+    assert (refused.code, "already exists" in refused.complaint) == (2, True)
+    assert await journal(home) == before
+    told = await shell("prune", "--older-than", "1ms", "--archive", f"{file}.gz", "--yes")
+    assert told.err.startswith(f"Wrote their events to {file}.gz first.\nDeleted 2 sessions (3 runs")
+    assert [json.loads(line)["session_id"] for line in lines(Path(f"{file}.gz"))][-1] == "ses_2"
+    async with open_persistent_readonly_caller(home) as caller:
+        house = caller.context.retention
+        assert await house.idle(0.001) == []
     assert Path(file).read_bytes() == b"mine"
 
 
-def test_no_event_is_deleted_if_the_archive_cannot_be_written(home: Home, tmp_path: Path) -> None:
-    before = asyncio.run(journal(home))
+async def test_no_event_is_deleted_if_the_archive_cannot_be_written(home: Home, tmp_path: Path) -> None:
+    before = await journal(home)
 
     with pytest.raises(UsageError, match="cannot be written: File name too long"):
-        asyncio.run(prune_to_file(home, tmp_path / f"{'x' * 300}.jsonl"))
-    assert asyncio.run(journal(home)) == before
+        await prune_to_file(home, tmp_path / f"{'x' * 300}.jsonl")
+    assert await journal(home) == before
 
 
 @pytest.mark.parametrize("name", ["past.txt", "no/past.jsonl"])
@@ -148,16 +151,13 @@ def test_an_invalid_archive_name_is_refused_at_once(tmp_path: Path, name: str) -
         EventExportFile(tmp_path / name)
 
 
-def test_a_session_title_is_exported(home: Home, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with open_stores_readonly(home.database_url) as stores:
-            shown = await stores.sessions.find(SessionId("ses_1"))
-            assert shown is not None
-            assert shown.title == "Count."
-        async with open_owning_caller(home) as caller:
-            await caller.call(RENAME, RenameSession(SessionId("ses_1"), "Numbers"))
-
-    asyncio.run(scenario())
-    asyncio.run(prune_to_file(home, file := tmp_path / "past.jsonl"))
+async def test_a_session_title_is_exported(home: Home, tmp_path: Path) -> None:
+    async with open_stores_readonly(home.database_url) as stores:
+        shown = await stores.sessions.find(SessionId("ses_1"))
+        assert shown is not None
+        assert shown.title == "Count."
+    async with open_owning_caller(home) as caller:
+        await caller.call(RENAME, RenameSession(SessionId("ses_1"), "Numbers"))
+    await prune_to_file(home, file := tmp_path / "past.jsonl")
     titles = [each for line in lines(file) if (each := json.loads(line))["type"] == "session_title"]
     assert titles == [{"type": "session_title", "session_id": "ses_1", "title": "Numbers"}]

@@ -41,10 +41,10 @@ async def run_once(home: Home, count: int = 1) -> list[str]:
         return [(await engine.run(agent(), MESSAGE)).run_id for _ in range(count)]
 
 
-def fill_home(path: Path, database: str | None = None) -> Home:
+async def fill_home(path: Path, database: str | None = None) -> Home:
     """Return a home with one entity of each kind."""
     home = Home(path, database)
-    asyncio.run(run_once(home))
+    await run_once(home)
     for name, text in (
         ("config.yaml", "house_rules: Be kind.\n"),
         ("agents/bob/config.yaml", "name: bob\nmodel: scripted/x\n"),
@@ -69,8 +69,8 @@ def files_in(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
 
 
-def test_a_home_is_restored_unchanged(tmp_path: Path) -> None:
-    home, file = fill_home(tmp_path / "home"), tmp_path / "home.tar"
+async def test_a_home_is_restored_unchanged(tmp_path: Path) -> None:
+    home, file = await fill_home(tmp_path / "home"), tmp_path / "home.tar"
     made = back_up(home, file, replace=False)
     assert file.stat().st_mode & 0o777 == 0o600
     assert made.left_out == ()
@@ -93,20 +93,20 @@ def test_a_home_is_restored_unchanged(tmp_path: Path) -> None:
     assert (other.path / "treadle.db").stat().st_mode & 0o777 == 0o600
     assert not [entry for entry in other.path.iterdir() if entry.name.startswith(".")]
     with pytest.raises(VaultError, match=f"It was in the file {home.path / 'vault.key'}"):
-        asyncio.run(run_once(other))
+        await run_once(other)
     shutil.copy(home.path / "vault.key", other.path)
-    asyncio.run(run_once(other))
+    await run_once(other)
     assert runs_of(other) == 2
     with closing(VaultStore(other.path, {})) as store:
         assert store.read().values == {"TOKEN": SECRET}
 
 
-def test_a_database_outside_the_home_is_saved_and_restored_there(tmp_path: Path) -> None:
+async def test_a_database_outside_the_home_is_saved_and_restored_there(tmp_path: Path) -> None:
     (tmp_path / "far").mkdir()
     database = tmp_path / "far" / "t.db"
-    home = fill_home(tmp_path / "home", f"sqlite:///{database}")
+    home = await fill_home(tmp_path / "home", f"sqlite:///{database}")
     back_up(home, tmp_path / "b.tar", replace=False)
-    asyncio.run(run_once(home))
+    await run_once(home)
     restored = restore(home, tmp_path / "b.tar", replace=True)
     assert runs_of(home, database) == 1
     aside = [Path(folder) for folder in restored.moved_to]
@@ -117,10 +117,10 @@ def test_a_database_outside_the_home_is_saved_and_restored_there(tmp_path: Path)
     assert not (home.path / "treadle.db").exists()
 
 
-def test_existing_files_stop_a_restore_or_are_moved_aside_and_never_deleted(tmp_path: Path) -> None:
-    home = fill_home(tmp_path / "home")
+async def test_existing_files_stop_a_restore_or_are_moved_aside_and_never_deleted(tmp_path: Path) -> None:
+    home = await fill_home(tmp_path / "home")
     back_up(home, tmp_path / "b.tar", replace=False)
-    asyncio.run(run_once(home))
+    await run_once(home)
     (home.path / "agents/eve").mkdir()
     (home.path / "agents/eve/config.yaml").write_text("name: eve\nmodel: scripted/x\n")
     before = files_in(home.path)
@@ -139,16 +139,16 @@ def test_existing_files_stop_a_restore_or_are_moved_aside_and_never_deleted(tmp_
     assert (home.path / "vault.key").exists(), "it belongs to no backup, and stays where it is"
 
 
-def test_files_moved_aside_survive_later_restores(tmp_path: Path) -> None:
-    home = fill_home(tmp_path / "home")
+async def test_files_moved_aside_survive_later_restores(tmp_path: Path) -> None:
+    home = await fill_home(tmp_path / "home")
     back_up(home, tmp_path / "b.tar", replace=False)
     aside = [restore(home, tmp_path / "b.tar", replace=True).moved_to for _ in range(3)]  # in the same second
     assert [read_facts(f"{folder}/treadle.db").runs for (folder,) in aside] == [1, 1, 1]
     assert len(set(aside)) == 3
 
 
-def test_a_damaged_database_is_replaced(tmp_path: Path) -> None:
-    home = fill_home(tmp_path / "home")
+async def test_a_damaged_database_is_replaced(tmp_path: Path) -> None:
+    home = await fill_home(tmp_path / "home")
     back_up(home, tmp_path / "b.tar", replace=False)
     (home.path / "treadle.db").write_bytes(b"broken" * 1000)
     with pytest.raises(StoreDamaged, match="treadle restore FILE --force"):
@@ -157,8 +157,8 @@ def test_a_damaged_database_is_replaced(tmp_path: Path) -> None:
     assert runs_of(home) == 1
 
 
-def test_an_owned_home_is_backed_up_and_not_replaced(tmp_path: Path) -> None:
-    home = fill_home(tmp_path / "home")
+async def test_an_owned_home_is_backed_up_and_not_replaced(tmp_path: Path) -> None:
+    home = await fill_home(tmp_path / "home")
     lock = DatabaseLock(str(home.path / "treadle.db"))
     try:
         back_up(home, tmp_path / "b.tar", replace=False)
@@ -170,54 +170,49 @@ def test_an_owned_home_is_backed_up_and_not_replaced(tmp_path: Path) -> None:
         lock.release()
 
 
-def test_a_copy_is_consistent_while_the_owner_writes(tmp_path: Path) -> None:
+async def test_a_copy_is_consistent_while_the_owner_writes(tmp_path: Path) -> None:
     """Each transaction writes two rows; a copy that was torn would have one of them."""
     path = str(tmp_path / "t.db")
 
-    async def scenario() -> None:
-        with closing(open_database(path)) as owner:
-            writing = True
+    with closing(open_database(path)) as owner:
+        writing = True
 
-            def write() -> None:
-                number = 0
-                with closing(open_database(path)) as writer:
-                    while writing:
-                        number += 1
-                        writer.execute("BEGIN IMMEDIATE")
-                        for half in "ab":
-                            name = f"{half}{number}"
-                            writer.execute(
-                                "INSERT INTO agents (agent_id, name) VALUES (?, ?)", (name, "x" * 900 + name)
-                            )
-                        writer.execute("COMMIT")
-
-            task = asyncio.create_task(asyncio.to_thread(write))
-            try:
-                counts: list[int] = []
-                for number in range(8):
-                    copy = str(tmp_path / f"copy{number}.db")
-                    await asyncio.to_thread(copy_database, path, copy)
-                    with closing(sqlite3.connect(copy)) as found:
-                        halves = dict(
-                            found.execute("SELECT substr(agent_id, 1, 1), count(*) FROM agents GROUP BY 1")
+        def write() -> None:
+            number = 0
+            with closing(open_database(path)) as writer:
+                while writing:
+                    number += 1
+                    writer.execute("BEGIN IMMEDIATE")
+                    for half in "ab":
+                        name = f"{half}{number}"
+                        writer.execute(
+                            "INSERT INTO agents (agent_id, name) VALUES (?, ?)", (name, "x" * 900 + name)
                         )
-                        assert found.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-                    assert halves.get("a") == halves.get("b")
-                    counts.append(halves.get("a", 0))
-                assert counts[-1] > counts[0], "it was written to meanwhile"
-            finally:
-                writing = False
-                await task
-            assert owner.execute("SELECT count(*) FROM agents").fetchall()[0][0] >= 2 * counts[-1]
+                    writer.execute("COMMIT")
 
-    asyncio.run(scenario())
+        task = asyncio.create_task(asyncio.to_thread(write))
+        try:
+            counts: list[int] = []
+            for number in range(8):
+                copy = str(tmp_path / f"copy{number}.db")
+                await asyncio.to_thread(copy_database, path, copy)
+                with closing(sqlite3.connect(copy)) as found:
+                    halves = dict(found.execute("SELECT substr(agent_id, 1, 1), count(*) FROM agents GROUP BY 1"))
+                    assert found.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+                assert halves.get("a") == halves.get("b")
+                counts.append(halves.get("a", 0))
+            assert counts[-1] > counts[0], "it was written to meanwhile"
+        finally:
+            writing = False
+            await task
+        assert owner.execute("SELECT count(*) FROM agents").fetchall()[0][0] >= 2 * counts[-1]
 
 
 # ── Where a backup goes ──
 
 
-def test_a_backup_is_not_written_over_anything(tmp_path: Path) -> None:
-    home, file = fill_home(tmp_path / "home"), tmp_path / "b.tar"
+async def test_a_backup_is_not_written_over_anything(tmp_path: Path) -> None:
+    home, file = await fill_home(tmp_path / "home"), tmp_path / "b.tar"
     file.write_text("mine")
     with pytest.raises(UsageError, match="exists already"):
         back_up(home, file, replace=False)
@@ -240,16 +235,16 @@ def test_a_backup_is_not_written_over_anything(tmp_path: Path) -> None:
     assert not (tmp_path / "c.tar").exists()
 
 
-def test_a_damaged_database_makes_no_backup(tmp_path: Path) -> None:
-    home = fill_home(tmp_path / "home")
+async def test_a_damaged_database_makes_no_backup(tmp_path: Path) -> None:
+    home = await fill_home(tmp_path / "home")
     (home.path / "treadle.db").write_bytes(b"broken" * 1000)
     with pytest.raises(StoreDamaged):
         back_up(home, tmp_path / "b.tar", replace=False)
     assert not (tmp_path / "b.tar").exists()
 
 
-def test_links_are_left_out_and_named(tmp_path: Path) -> None:
-    home = fill_home(tmp_path / "home")
+async def test_links_are_left_out_and_named(tmp_path: Path) -> None:
+    home = await fill_home(tmp_path / "home")
     (tmp_path / "private").mkdir()
     (tmp_path / "private/file").write_text(SECRET)
     (home.path / "skills/outside").symlink_to(tmp_path / "private")
@@ -348,8 +343,8 @@ def in_database(tmp_path: Path, sql: str, name: str = "treadle.db") -> Change:
     return with_content(name, make, tell=True)
 
 
-def refused(tmp_path: Path, change: Change, error: type[Exception], words: str) -> None:
-    home = fill_home(tmp_path / "home")
+async def refused(tmp_path: Path, change: Change, error: type[Exception], words: str) -> None:
+    home = await fill_home(tmp_path / "home")
     back_up(home, tmp_path / "b.tar", replace=False)
     changed(tmp_path / "b.tar", tmp_path / "bad.tar", change)
     before, around = files_in(home.path), sorted(path.name for path in tmp_path.iterdir())
@@ -380,16 +375,16 @@ def refused(tmp_path: Path, change: Change, error: type[Exception], words: str) 
         "agents/\x1b[31m",
     ],
 )
-def test_paths_that_lead_outside_are_refused(tmp_path: Path, name: str) -> None:
-    refused(tmp_path, add_member(name), UsageError, "is not a Treadle backup")
+async def test_paths_that_lead_outside_are_refused(tmp_path: Path, name: str) -> None:
+    await refused(tmp_path, add_member(name), UsageError, "is not a Treadle backup")
 
 
 @pytest.mark.parametrize(
     "kind",
     [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE, b"Z"],
 )
-def test_a_special_file_in_an_archive_is_refused(tmp_path: Path, kind: bytes) -> None:
-    refused(tmp_path, add_member("agents/x", kind, "/etc/passwd"), UsageError, "is not a Treadle backup")
+async def test_a_special_file_in_an_archive_is_refused(tmp_path: Path, kind: bytes) -> None:
+    await refused(tmp_path, add_member("agents/x", kind, "/etc/passwd"), UsageError, "is not a Treadle backup")
 
 
 @pytest.mark.parametrize(
@@ -411,10 +406,10 @@ def test_a_special_file_in_an_archive_is_refused(tmp_path: Path, kind: bytes) ->
         (with_content("manifest.json", lambda _: b"{"), UsageError, "is not a Treadle backup"),
     ],
 )
-def test_an_archive_that_does_not_match_its_manifest_is_refused(
+async def test_an_archive_that_does_not_match_its_manifest_is_refused(
     tmp_path: Path, change: Change, error: type[Exception], words: str
 ) -> None:
-    refused(tmp_path, change, error, words)
+    await refused(tmp_path, change, error, words)
 
 
 @pytest.mark.parametrize(
@@ -436,10 +431,10 @@ def test_an_archive_that_does_not_match_its_manifest_is_refused(
         ("CREATE VIEW evil AS SELECT 1", StoreDamaged, "does not have the tables"),
     ],
 )
-def test_a_foreign_newer_or_incomplete_database_is_refused(
+async def test_a_foreign_newer_or_incomplete_database_is_refused(
     tmp_path: Path, sql: str, error: type[Exception], words: str
 ) -> None:
-    refused(tmp_path, in_database(tmp_path, sql), error, words)
+    await refused(tmp_path, in_database(tmp_path, sql), error, words)
 
 
 @pytest.mark.parametrize(
@@ -449,20 +444,22 @@ def test_a_foreign_newer_or_incomplete_database_is_refused(
         ("PRAGMA application_id = 5", UsageError, "its vault is invalid"),
     ],
 )
-def test_a_foreign_or_newer_vault_is_refused(tmp_path: Path, sql: str, error: type[Exception], words: str) -> None:
-    refused(tmp_path, in_database(tmp_path, sql, "vault.db"), error, words)
+async def test_a_foreign_or_newer_vault_is_refused(
+    tmp_path: Path, sql: str, error: type[Exception], words: str
+) -> None:
+    await refused(tmp_path, in_database(tmp_path, sql, "vault.db"), error, words)
 
 
-def test_a_damaged_page_is_found_although_the_hashes_agree(tmp_path: Path) -> None:
+async def test_a_damaged_page_is_found_although_the_hashes_agree(tmp_path: Path) -> None:
     def tear(content: bytes) -> bytes:
         return content[:8192] + b"\xff" * 4096 + content[12288:]
 
-    refused(tmp_path, with_content("treadle.db", tear, tell=True), StoreError, "damaged|malformed|failed")
+    await refused(tmp_path, with_content("treadle.db", tear, tell=True), StoreError, "damaged|malformed|failed")
 
 
 @pytest.mark.parametrize("size", [0, 100, 512, 3000, 20_000, -1])
-def test_a_truncated_archive_is_refused(tmp_path: Path, size: int) -> None:
-    home, other = fill_home(tmp_path / "home"), Home(tmp_path / "other")
+async def test_a_truncated_archive_is_refused(tmp_path: Path, size: int) -> None:
+    home, other = await fill_home(tmp_path / "home"), Home(tmp_path / "other")
     back_up(home, tmp_path / "b.tar", replace=False)
     content = (tmp_path / "b.tar").read_bytes()
     last = content.rstrip(b"\0")
@@ -505,8 +502,10 @@ def test_moves_are_undone_when_one_fails(tmp_path: Path) -> None:
     }
 
 
-def test_a_restore_that_fails_at_its_end_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = fill_home(tmp_path / "home")
+async def test_a_restore_that_fails_at_its_end_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = await fill_home(tmp_path / "home")
     back_up(home, tmp_path / "b.tar", replace=False)
     before = files_in(home.path)
     move = ReversibleMoves.move

@@ -83,7 +83,7 @@ class OneMessage:
         pass
 
 
-def test_a_mail_is_fetched_once_for_all_its_attachments() -> None:
+async def test_a_mail_is_fetched_once_for_all_its_attachments() -> None:
     mail = EmailMessage()
     mail["From"], mail["To"], mail["Message-ID"] = ANNA, AGENT, "<m1@client>"
     mail.set_content("look")
@@ -91,21 +91,18 @@ def test_a_mail_is_fetched_once_for_all_its_attachments() -> None:
     mail.add_attachment("some text", filename="b.txt")
     mail.add_attachment(b"x" * 500, maintype="application", subtype="zip", filename="c.zip")
 
-    async def scenario() -> None:
-        async with serve_mail() as servers:
-            channel, receiver = CountingEmail("email", servers.settings(verify=False)), OneMessage()
-            receiving = asyncio.create_task(channel.receive(receiver))
-            await asyncio.wait_for(receiver.ready.wait(), HANG_SECONDS)
-            await servers.append(mail.as_bytes())
-            message = await asyncio.wait_for(receiver.found, HANG_SECONDS)
-            receiving.cancel()
-            channel.opened = channel.fetched = 0
-            parts = await load_attachments(message.attachments, channel, ChannelLimits(attachment_bytes=400))
-            assert [type(part) for part in parts] == [Image, Text, Text]
-            assert "c.zip: it has 500 bytes" in str(parts[2])
-            assert (channel.opened, channel.fetched) == (1, 1)
-            place = message.attachments[0].file_id.partition("/")[0]
-            gone = await load_attachments((IncomingFile(f"{place}/7", "d"),), channel, ChannelLimits())
-            assert "the mail is no longer there" in str(gone)
-
-    asyncio.run(scenario())
+    async with serve_mail() as servers:
+        channel, receiver = CountingEmail("email", servers.settings(verify=False)), OneMessage()
+        receiving = asyncio.create_task(channel.receive(receiver))
+        await asyncio.wait_for(receiver.ready.wait(), HANG_SECONDS)
+        await servers.append(mail.as_bytes())
+        message = await asyncio.wait_for(receiver.found, HANG_SECONDS)
+        receiving.cancel()
+        channel.opened = channel.fetched = 0
+        parts = await load_attachments(message.attachments, channel, ChannelLimits(attachment_bytes=400))
+        assert [type(part) for part in parts] == [Image, Text, Text]
+        assert "c.zip: it has 500 bytes" in str(parts[2])
+        assert (channel.opened, channel.fetched) == (1, 1)
+        place = message.attachments[0].file_id.partition("/")[0]
+        gone = await load_attachments((IncomingFile(f"{place}/7", "d"),), channel, ChannelLimits())
+        assert "the mail is no longer there" in str(gone)

@@ -15,7 +15,7 @@ from tests.channels.home import Chat, chatting, write_home
 from tests.channels.test_hostile_input import BOT as PARSED_BOT
 from tests.channels.test_hostile_input import MAIL, make_matrix
 from tests.channels.test_modes import GatedModel, wait_for_event
-from tests.channels.test_telegram import ANNA, perform
+from tests.channels.test_telegram import ANNA
 from tests.engine.running import opened
 from tests.patience import HANG_SECONDS
 from treadle.channels.email import Email
@@ -55,53 +55,44 @@ async def open_slack(
                 yield fake, engine
 
 
-def test_on_slack_strangers_and_mentions_without_text_cost_no_model_call(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with open_slack(tmp_path) as (fake, engine):
-            await fake.write("UEVE", "let me in")
-            [code] = await fake.wait_for(lambda: fake.texts("DUEVE"))
-            assert CODE in code
-            await fake.write("UMAL", f"<@{BOT_USER}> in a channel", channel="C1")
-            await fake.write("UANNA", f"<@{BOT_USER}>", channel="C1")
-            assert await fake.wait_for(lambda: fake.texts("C1")) == [HINT], "strangers get nothing in groups"
-            assert await engine.context.service.runs() == []
-
-    perform(scenario())
+async def test_on_slack_strangers_and_mentions_without_text_cost_no_model_call(tmp_path: Path) -> None:
+    async with open_slack(tmp_path) as (fake, engine):
+        await fake.write("UEVE", "let me in")
+        [code] = await fake.wait_for(lambda: fake.texts("DUEVE"))
+        assert CODE in code
+        await fake.write("UMAL", f"<@{BOT_USER}> in a channel", channel="C1")
+        await fake.write("UANNA", f"<@{BOT_USER}>", channel="C1")
+        assert await fake.wait_for(lambda: fake.texts("C1")) == [HINT], "strangers get nothing in groups"
+        assert await engine.context.service.runs() == []
 
 
-def test_an_edit_on_slack_steers_the_run_and_a_deletion_cancels_it(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        gated = GatedModel()
-        async with open_slack(tmp_path, gated.model, "direct") as (fake, engine):
-            ts = await fake.write("UANNA", "frist")
-            await gated.wait_for_calls(1)
-            old, fresh = {"user": "UANNA", "text": "frist", "ts": ts}, {"user": "UANNA", "text": "first", "ts": ts}
-            place = {"type": "message", "channel": "DUANNA", "channel_type": "im"}
-            change = {"subtype": "message_changed", "ts": "9.1", "message": fresh, "previous_message": old}
-            await fake.deliver({**place, **change})
-            chat = Chat(engine, Any)  # pyright: ignore[reportArgumentType] -- only its engine is used
-            await wait_for_event(chat, MessageSteered)
-            gone = {"subtype": "message_deleted", "ts": "9.2", "deleted_ts": ts, "previous_message": fresh}
-            await fake.deliver({**place, **gone})
-            await wait_for_event(chat, CancelRequested)
-
-    perform(scenario())
+async def test_an_edit_on_slack_steers_the_run_and_a_deletion_cancels_it(tmp_path: Path) -> None:
+    gated = GatedModel()
+    async with open_slack(tmp_path, gated.model, "direct") as (fake, engine):
+        ts = await fake.write("UANNA", "frist")
+        await gated.wait_for_calls(1)
+        old, fresh = {"user": "UANNA", "text": "frist", "ts": ts}, {"user": "UANNA", "text": "first", "ts": ts}
+        place = {"type": "message", "channel": "DUANNA", "channel_type": "im"}
+        change = {"subtype": "message_changed", "ts": "9.1", "message": fresh, "previous_message": old}
+        await fake.deliver({**place, **change})
+        chat = Chat(engine, Any)  # pyright: ignore[reportArgumentType] -- only its engine is used
+        await wait_for_event(chat, MessageSteered)
+        gone = {"subtype": "message_deleted", "ts": "9.2", "deleted_ts": ts, "previous_message": fresh}
+        await fake.deliver({**place, **gone})
+        await wait_for_event(chat, CancelRequested)
 
 
-def test_a_bot_on_telegram_is_ignored(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with chatting(tmp_path, ScriptedModel(say("hello, person"))) as chat:
-            await chat.admit(ANNA)
-            sender: dict[str, Any] = {"from": {"id": ANNA, "is_bot": True, "first_name": "Anna"}}
-            await chat.fake.write(ANNA, "beep", **sender)
-            await chat.fake.write(ANNA, "hello")
-            await chat.says(ANNA, "hello, person")
-            assert len(await chat.engine.context.service.runs()) == 1
-
-    perform(scenario())
+async def test_a_bot_on_telegram_is_ignored(tmp_path: Path) -> None:
+    async with chatting(tmp_path, ScriptedModel(say("hello, person"))) as chat:
+        await chat.admit(ANNA)
+        sender: dict[str, Any] = {"from": {"id": ANNA, "is_bot": True, "first_name": "Anna"}}
+        await chat.fake.write(ANNA, "beep", **sender)
+        await chat.fake.write(ANNA, "hello")
+        await chat.says(ANNA, "hello, person")
+        assert len(await chat.engine.context.service.runs()) == 1
 
 
-def test_on_matrix_strangers_and_mentions_without_text_cost_no_model_call(tmp_path: Path) -> None:
+async def test_on_matrix_strangers_and_mentions_without_text_cost_no_model_call(tmp_path: Path) -> None:
     eve, anna, direct, group = (
         "@eve:fake.example",
         "@anna:fake.example",
@@ -111,45 +102,37 @@ def test_on_matrix_strangers_and_mentions_without_text_cost_no_model_call(tmp_pa
 
     mal = "@mal:fake.example"
 
-    async def scenario() -> None:
-        fake = FakeMatrix()
-        fake.add_room(direct, eve)
-        fake.add_room(group, anna, mal)
-        async with asyncio.timeout(HANG_SECONDS), serve_fake_matrix(fake):
-            settings = {"homeserver": fake.url, "user": BOT, "password": "{{vault:MATRIX}}"}
-            write_home(tmp_path, {"matrix": {"agent": "hero", "settings": settings}}, {"MATRIX": PASSWORD})
-            async with opened(tmp_path, ScriptedModel()) as engine:
-                manager: Any = engine.context.channels()
-                await manager.store.save_person(
-                    Person(
-                        channel="matrix", sender=anna, name="Anna", user="anna", grants=("groups",), added_at=0.0
-                    )
-                )
-                async with manager.run_in_background():
-                    while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
-                        await asyncio.sleep(0.01)
-                    await fake.write(eve, direct, "let me in")
-                    [code] = await fake.wait_for(lambda: fake.texts(direct))
-                    assert CODE in code
-                    await fake.write(mal, group, f"{BOT}: hello")
-                    await fake.write(anna, group, f"{BOT}:")
-                    assert await fake.wait_for(lambda: fake.texts(group)) == [HINT]
-                    assert await engine.context.service.runs() == []
-
-    perform(scenario())
+    fake = FakeMatrix()
+    fake.add_room(direct, eve)
+    fake.add_room(group, anna, mal)
+    async with asyncio.timeout(HANG_SECONDS), serve_fake_matrix(fake):
+        settings = {"homeserver": fake.url, "user": BOT, "password": "{{vault:MATRIX}}"}
+        write_home(tmp_path, {"matrix": {"agent": "hero", "settings": settings}}, {"MATRIX": PASSWORD})
+        async with opened(tmp_path, ScriptedModel()) as engine:
+            manager: Any = engine.context.channels()
+            await manager.store.save_person(
+                Person(channel="matrix", sender=anna, name="Anna", user="anna", grants=("groups",), added_at=0.0)
+            )
+            async with manager.run_in_background():
+                while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
+                    await asyncio.sleep(0.01)
+                await fake.write(eve, direct, "let me in")
+                [code] = await fake.wait_for(lambda: fake.texts(direct))
+                assert CODE in code
+                await fake.write(mal, group, f"{BOT}: hello")
+                await fake.write(anna, group, f"{BOT}:")
+                assert await fake.wait_for(lambda: fake.texts(group)) == [HINT]
+                assert await engine.context.service.runs() == []
 
 
-def test_a_notice_on_matrix_is_the_message_of_a_bot() -> None:
-    async def scenario() -> None:
-        matrix = make_matrix()
-        source: dict[str, Any] = {"type": "m.room.message", "sender": "@eve:x", "event_id": "$1"}
-        source["content"] = {"msgtype": "m.notice", "body": f"{PARSED_BOT} beep"}
-        [found] = matrix._read("!r", [SimpleNamespace(source=source)])  # pyright: ignore[reportPrivateUsage]
-        assert found is not None
-        assert found.is_bot
-        await matrix.close()
-
-    perform(scenario())
+async def test_a_notice_on_matrix_is_the_message_of_a_bot() -> None:
+    matrix = make_matrix()
+    source: dict[str, Any] = {"type": "m.room.message", "sender": "@eve:x", "event_id": "$1"}
+    source["content"] = {"msgtype": "m.notice", "body": f"{PARSED_BOT} beep"}
+    [found] = matrix._read("!r", [SimpleNamespace(source=source)])  # pyright: ignore[reportPrivateUsage]
+    assert found is not None
+    assert found.is_bot
+    await matrix.close()
 
 
 def read_mail(sender: str, **headers: str) -> Incoming:

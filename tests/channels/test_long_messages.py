@@ -22,17 +22,14 @@ NARROW_TABLE = "\n".join(["| Option | Cost |", "|---|---|", f"| {'x' * 60} | 5 |
 
 
 @pytest.mark.parametrize("text", [WIDE_TABLE, NARROW_TABLE])
-def test_an_answer_with_a_table_is_delivered(tmp_path: Path, text: str) -> None:
-    async def scenario() -> None:
-        async with asyncio.timeout(HANG_SECONDS), chatting(tmp_path, FunctionModel(lambda _: say(text))) as chat:
-            await chat.admit(ANNA)
-            await chat.fake.write(ANNA, "go")
-            last = text.splitlines()[-1].split("|")[1].strip()
-            await chat.fake.wait_for(lambda: chat.fake.texts(ANNA) and last in chat.fake.texts(ANNA)[-1])
-            [view] = await chat.engine.context.channels().list()
-            assert view.failed == 0
-
-    asyncio.run(scenario())
+async def test_an_answer_with_a_table_is_delivered(tmp_path: Path, text: str) -> None:
+    async with asyncio.timeout(HANG_SECONDS), chatting(tmp_path, FunctionModel(lambda _: say(text))) as chat:
+        await chat.admit(ANNA)
+        await chat.fake.write(ANNA, "go")
+        last = text.splitlines()[-1].split("|")[1].strip()
+        await chat.fake.wait_for(lambda: chat.fake.texts(ANNA) and last in chat.fake.texts(ANNA)[-1])
+        [view] = await chat.engine.context.channels().list()
+        assert view.failed == 0
 
 
 @pytest.mark.parametrize("traits", [telegram.TRAITS, slack.TRAITS, matrix.TRAITS])
@@ -67,45 +64,39 @@ def test_a_text_never_becomes_empty(text: str, dialect: Dialect) -> None:
     assert dialect.show(render(text, dialect)).strip()
 
 
-def test_a_person_learns_that_the_platform_refuses_an_answer(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with (
-            asyncio.timeout(HANG_SECONDS),
-            chatting(tmp_path, FunctionModel(lambda _: say("short")), streaming=False) as chat,
-        ):
-            await chat.admit(ANNA)
-            error = {"error_code": 400, "description": "Bad Request: message is too long"}
-            chat.fake.errors["sendMessage"] = [error]
-            await chat.fake.write(ANNA, "go")
-            [text] = await chat.fake.wait_for(lambda: chat.fake.texts(ANNA))
-            assert "the platform refuses it: Bad Request: message is too long." in text
-            [run] = await chat.engine.context.service.runs()
-            assert run.origin.run_id in text
-            blocked = {"error_code": 403, "description": "Forbidden: bot was blocked by the user"}
-            chat.fake.errors["sendMessage"] = [blocked]
-            await chat.fake.write(ANNA, "go")
-            await chat.fake.wait_for(lambda: not chat.fake.errors["sendMessage"])
-            await chat.fake.write(ANNA, "again")
-            await chat.says(ANNA, "short")
-            assert len(chat.fake.texts(ANNA)) == 2, "a person who cannot be reached gets no notice"
-
-    asyncio.run(scenario())
+async def test_a_person_learns_that_the_platform_refuses_an_answer(tmp_path: Path) -> None:
+    async with (
+        asyncio.timeout(HANG_SECONDS),
+        chatting(tmp_path, FunctionModel(lambda _: say("short")), streaming=False) as chat,
+    ):
+        await chat.admit(ANNA)
+        error = {"error_code": 400, "description": "Bad Request: message is too long"}
+        chat.fake.errors["sendMessage"] = [error]
+        await chat.fake.write(ANNA, "go")
+        [text] = await chat.fake.wait_for(lambda: chat.fake.texts(ANNA))
+        assert "the platform refuses it: Bad Request: message is too long." in text
+        [run] = await chat.engine.context.service.runs()
+        assert run.origin.run_id in text
+        blocked = {"error_code": 403, "description": "Forbidden: bot was blocked by the user"}
+        chat.fake.errors["sendMessage"] = [blocked]
+        await chat.fake.write(ANNA, "go")
+        await chat.fake.wait_for(lambda: not chat.fake.errors["sendMessage"])
+        await chat.fake.write(ANNA, "again")
+        await chat.says(ANNA, "short")
+        assert len(chat.fake.texts(ANNA)) == 2, "a person who cannot be reached gets no notice"
 
 
-def test_every_text_is_sent_in_parts_and_the_last_one_has_the_buttons(tmp_path: Path) -> None:
+async def test_every_text_is_sent_in_parts_and_the_last_one_has_the_buttons(tmp_path: Path) -> None:
     """Also texts that are not answers, such as those of schedules and of tools."""
 
-    async def scenario() -> None:
-        model = ScriptedModel(ask(call("write_file", path="a.txt", content="x")), say("done"))
-        agent = AGENT + "tools: [write_file]\napprovals: {default: ask}\n"
-        async with asyncio.timeout(HANG_SECONDS), chatting(tmp_path, model, agent=agent) as chat:
-            await chat.admit(ANNA, "direct", "approve")
-            long = Outgoing("tool/1", str(ANNA), "\n\n".join("word " * 100 for _ in range(20)))
-            manager: Any = chat.engine.context.channels()
-            await manager.store.finish("telegram", [long], 0.0)
-            await chat.fake.write(ANNA, "go")
-            await chat.fake.wait_for(lambda: any(each["markup"] for each in chat.fake.sent))
-            assert sum(text.count("word") for text in chat.fake.texts(ANNA)) == 2000
-            assert len(chat.fake.texts(ANNA)) > 3
-
-    asyncio.run(scenario())
+    model = ScriptedModel(ask(call("write_file", path="a.txt", content="x")), say("done"))
+    agent = AGENT + "tools: [write_file]\napprovals: {default: ask}\n"
+    async with asyncio.timeout(HANG_SECONDS), chatting(tmp_path, model, agent=agent) as chat:
+        await chat.admit(ANNA, "direct", "approve")
+        long = Outgoing("tool/1", str(ANNA), "\n\n".join("word " * 100 for _ in range(20)))
+        manager: Any = chat.engine.context.channels()
+        await manager.store.finish("telegram", [long], 0.0)
+        await chat.fake.write(ANNA, "go")
+        await chat.fake.wait_for(lambda: any(each["markup"] for each in chat.fake.sent))
+        assert sum(text.count("word") for text in chat.fake.texts(ANNA)) == 2000
+        assert len(chat.fake.texts(ANNA)) > 3

@@ -64,21 +64,18 @@ def test_the_text_of_a_forwarded_mail_is_read() -> None:
     assert read("> approve", reply=True) == "", "a reply without text says nothing"
 
 
-def test_a_person_learns_that_a_mail_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        monkeypatch.setattr(email, "MAX_MAIL_BYTES", 2000)
-        async with serve_mail() as servers:
-            channel, receiver = Email("email", servers.settings(verify=False)), OneMessage()
-            receiving = asyncio.create_task(channel.receive(receiver))
-            await asyncio.wait_for(receiver.ready.wait(), HANG_SECONDS)
-            await servers.deliver(ANNA, "words " * 1000, 1)
-            message = await asyncio.wait_for(receiver.found, HANG_SECONDS)
-            receiving.cancel()
-            await asyncio.wait([receiving])
-            assert message.sender == ANNA
-            assert "more than 25 MB" in message.problem
-
-    asyncio.run(scenario())
+async def test_a_person_learns_that_a_mail_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(email, "MAX_MAIL_BYTES", 2000)
+    async with serve_mail() as servers:
+        channel, receiver = Email("email", servers.settings(verify=False)), OneMessage()
+        receiving = asyncio.create_task(channel.receive(receiver))
+        await asyncio.wait_for(receiver.ready.wait(), HANG_SECONDS)
+        await servers.deliver(ANNA, "words " * 1000, 1)
+        message = await asyncio.wait_for(receiver.found, HANG_SECONDS)
+        receiving.cancel()
+        await asyncio.wait([receiving])
+        assert message.sender == ANNA
+        assert "more than 25 MB" in message.problem
 
 
 class Files:
@@ -103,21 +100,15 @@ class Files:
         ("application/pdf", b"%PDF-1.7 words", "notes: files of the type application/pdf are not accepted"),
     ],
 )
-def test_the_content_of_a_file_decides_whether_it_is_text(kind: str, data: bytes, text: str) -> None:
-    async def scenario() -> None:
-        file = IncomingFile("1", "notes", kind)
-        [part] = await load_attachments((file,), Files(data), ChannelLimits())  # pyright: ignore[reportArgumentType]
-        assert isinstance(part, Text)
-        assert text in part.text
-
-    asyncio.run(scenario())
+async def test_the_content_of_a_file_decides_whether_it_is_text(kind: str, data: bytes, text: str) -> None:
+    file = IncomingFile("1", "notes", kind)
+    [part] = await load_attachments((file,), Files(data), ChannelLimits())  # pyright: ignore[reportArgumentType]
+    assert isinstance(part, Text)
+    assert text in part.text
 
 
-def test_only_the_first_eight_files_of_a_message_are_read() -> None:
-    async def scenario() -> None:
-        files = tuple(IncomingFile(f"{number}", f"file{number}") for number in range(20))
-        parts = await load_attachments(files, Files(b"text"), ChannelLimits())  # pyright: ignore[reportArgumentType]
-        assert len(parts) == 9
-        assert "12 more files: a message may have 8" in str(parts[-1])
-
-    asyncio.run(scenario())
+async def test_only_the_first_eight_files_of_a_message_are_read() -> None:
+    files = tuple(IncomingFile(f"{number}", f"file{number}") for number in range(20))
+    parts = await load_attachments(files, Files(b"text"), ChannelLimits())  # pyright: ignore[reportArgumentType]
+    assert len(parts) == 9
+    assert "12 more files: a message may have 8" in str(parts[-1])

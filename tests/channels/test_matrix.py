@@ -21,53 +21,47 @@ ANNA, BEN = "@anna:fake.example", "@ben:fake.example"
 ROOM, GROUP = "!room:fake.example", "!group:fake.example"
 
 
-def test_matrix_keeps_the_contract_of_channels() -> None:
-    async def scenario() -> None:
-        fake = FakeMatrix()
-        fake.add_room(ROOM, ANNA)
-        async with serve_fake_matrix(fake):
-            channel = Matrix("matrix", {"homeserver": fake.url, "user": BOT, "password": PASSWORD})
-            await channel.check()
+async def test_matrix_keeps_the_contract_of_channels() -> None:
+    fake = FakeMatrix()
+    fake.add_room(ROOM, ANNA)
+    async with serve_fake_matrix(fake):
+        channel = Matrix("matrix", {"homeserver": fake.url, "user": BOT, "password": PASSWORD})
+        await channel.check()
 
-            async def texts() -> list[str]:
-                return fake.texts(ROOM)
+        async def texts() -> list[str]:
+            return fake.texts(ROOM)
 
-            await check_channel(channel, ROOM, "!nowhere:fake.example", texts)
-            assert fake.texts(ROOM)[-1] == "chart.png"
-            assert list(fake.media.values()) == [("image/png", PNG)]
-            assert await channel.fetch(IncomingFile("mxc://fake.example/media0"), 1000) == PNG
-            await channel.close()
-
-    asyncio.run(scenario())
+        await check_channel(channel, ROOM, "!nowhere:fake.example", texts)
+        assert fake.texts(ROOM)[-1] == "chart.png"
+        assert list(fake.media.values()) == [("image/png", PNG)]
+        assert await channel.fetch(IncomingFile("mxc://fake.example/media0"), 1000) == PNG
+        await channel.close()
 
 
-def test_messages_in_rooms_and_groups_and_their_files_are_answered(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        fake = FakeMatrix()
-        fake.add_room(ROOM, ANNA)
-        fake.add_room(GROUP, ANNA, BEN)
-        async with asyncio.timeout(HANG_SECONDS), serve_fake_matrix(fake):
-            settings = {"homeserver": fake.url, "user": BOT, "password": "{{vault:MATRIX}}"}
-            channels = {"matrix": {"agent": "hero", "settings": settings, "streaming": False}}
-            write_home(tmp_path, channels, {"MATRIX": PASSWORD}, READER)
-            fill_workspace(tmp_path)
-            async with opened(tmp_path, echo()) as engine:
-                manager: Any = engine.context.channels()
-                person = Person(
-                    channel="matrix",
-                    sender=ANNA,
-                    name="Anna",
-                    user="anna",
-                    grants=("direct", "groups"),
-                    added_at=0.0,
-                )
-                await manager.store.save_person(person)
-                async with manager.run_in_background():
-                    while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
-                        await asyncio.sleep(0.01)
-                    await converse(fake, manager.store)
-
-    asyncio.run(scenario())
+async def test_messages_in_rooms_and_groups_and_their_files_are_answered(tmp_path: Path) -> None:
+    fake = FakeMatrix()
+    fake.add_room(ROOM, ANNA)
+    fake.add_room(GROUP, ANNA, BEN)
+    async with asyncio.timeout(HANG_SECONDS), serve_fake_matrix(fake):
+        settings = {"homeserver": fake.url, "user": BOT, "password": "{{vault:MATRIX}}"}
+        channels = {"matrix": {"agent": "hero", "settings": settings, "streaming": False}}
+        write_home(tmp_path, channels, {"MATRIX": PASSWORD}, READER)
+        fill_workspace(tmp_path)
+        async with opened(tmp_path, echo()) as engine:
+            manager: Any = engine.context.channels()
+            person = Person(
+                channel="matrix",
+                sender=ANNA,
+                name="Anna",
+                user="anna",
+                grants=("direct", "groups"),
+                added_at=0.0,
+            )
+            await manager.store.save_person(person)
+            async with manager.run_in_background():
+                while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
+                    await asyncio.sleep(0.01)
+                await converse(fake, manager.store)
 
 
 async def converse(fake: FakeMatrix, store: ChannelStore) -> None:
@@ -97,58 +91,50 @@ def bot_events(fake: FakeMatrix, room_id: str) -> list[dict[str, Any]]:
     return [each for each in found if each["type"] == "m.room.message"]
 
 
-def test_a_message_whose_key_is_missing_is_answered_with_the_reason(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        fake = FakeMatrix()
-        fake.add_room(ROOM, ANNA)
-        fake.add_room(GROUP, ANNA, BEN)
-        async with asyncio.timeout(HANG_SECONDS), serve_fake_matrix(fake):
-            settings = {"homeserver": fake.url, "user": BOT, "password": "{{vault:MATRIX}}"}
-            write_home(tmp_path, {"matrix": {"agent": "hero", "settings": settings}}, {"MATRIX": PASSWORD})
-            async with opened(tmp_path, ScriptedModel()) as engine:  # any call of the model would fail
-                manager: Any = engine.context.channels()
-                person = Person(
-                    channel="matrix",
-                    sender=ANNA,
-                    name="Anna",
-                    user="anna",
-                    grants=("direct", "groups"),
-                    added_at=0.0,
-                )
-                await manager.store.save_person(person)
-                async with manager.run_in_background():
-                    while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
-                        await asyncio.sleep(0.01)
-                    for room in (GROUP, ROOM):
-                        await fake.write_encrypted(ANNA, room)
-                    [text] = await fake.wait_for(lambda: fake.texts(ROOM))
-                    assert "its key has not reached me" in text
-                    assert fake.texts(GROUP) == []
-                    assert await engine.context.service.runs() == []
-
-    asyncio.run(scenario())
+async def test_a_message_whose_key_is_missing_is_answered_with_the_reason(tmp_path: Path) -> None:
+    fake = FakeMatrix()
+    fake.add_room(ROOM, ANNA)
+    fake.add_room(GROUP, ANNA, BEN)
+    async with asyncio.timeout(HANG_SECONDS), serve_fake_matrix(fake):
+        settings = {"homeserver": fake.url, "user": BOT, "password": "{{vault:MATRIX}}"}
+        write_home(tmp_path, {"matrix": {"agent": "hero", "settings": settings}}, {"MATRIX": PASSWORD})
+        async with opened(tmp_path, ScriptedModel()) as engine:  # any call of the model would fail
+            manager: Any = engine.context.channels()
+            person = Person(
+                channel="matrix",
+                sender=ANNA,
+                name="Anna",
+                user="anna",
+                grants=("direct", "groups"),
+                added_at=0.0,
+            )
+            await manager.store.save_person(person)
+            async with manager.run_in_background():
+                while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
+                    await asyncio.sleep(0.01)
+                for room in (GROUP, ROOM):
+                    await fake.write_encrypted(ANNA, room)
+                [text] = await fake.wait_for(lambda: fake.texts(ROOM))
+                assert "its key has not reached me" in text
+                assert fake.texts(GROUP) == []
+                assert await engine.context.service.runs() == []
 
 
-def test_a_rate_limited_request_is_retried_after_the_requested_time(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        fake = FakeMatrix()
-        fake.add_room(ROOM, ANNA)
-        fake.errors = [(429, {"errcode": "M_LIMIT_EXCEEDED", "error": "slow down", "retry_after_ms": 100})]
-        async with asyncio.timeout(HANG_SECONDS), serve_fake_matrix(fake):
-            settings = {"homeserver": fake.url, "user": BOT, "password": "{{vault:MATRIX}}"}
-            channels = {"matrix": {"agent": "hero", "settings": settings}}
-            write_home(tmp_path, channels, {"MATRIX": PASSWORD})
-            async with opened(tmp_path, FunctionModel(lambda _: say("patience"))) as engine:
-                manager: Any = engine.context.channels()
-                await manager.store.save_person(
-                    Person(
-                        channel="matrix", sender=ANNA, name="Anna", user="anna", grants=("direct",), added_at=0.0
-                    )
-                )
-                async with manager.run_in_background():
-                    while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
-                        await asyncio.sleep(0.01)
-                    await fake.write(ANNA, ROOM, "hi")
-                    await fake.wait_for(lambda: fake.texts(ROOM) == ["patience"])
-
-    asyncio.run(scenario())
+async def test_a_rate_limited_request_is_retried_after_the_requested_time(tmp_path: Path) -> None:
+    fake = FakeMatrix()
+    fake.add_room(ROOM, ANNA)
+    fake.errors = [(429, {"errcode": "M_LIMIT_EXCEEDED", "error": "slow down", "retry_after_ms": 100})]
+    async with asyncio.timeout(HANG_SECONDS), serve_fake_matrix(fake):
+        settings = {"homeserver": fake.url, "user": BOT, "password": "{{vault:MATRIX}}"}
+        channels = {"matrix": {"agent": "hero", "settings": settings}}
+        write_home(tmp_path, channels, {"MATRIX": PASSWORD})
+        async with opened(tmp_path, FunctionModel(lambda _: say("patience"))) as engine:
+            manager: Any = engine.context.channels()
+            await manager.store.save_person(
+                Person(channel="matrix", sender=ANNA, name="Anna", user="anna", grants=("direct",), added_at=0.0)
+            )
+            async with manager.run_in_background():
+                while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
+                    await asyncio.sleep(0.01)
+                await fake.write(ANNA, ROOM, "hi")
+                await fake.wait_for(lambda: fake.texts(ROOM) == ["patience"])

@@ -65,80 +65,58 @@ async def reply(chat: Chat, text: str) -> None:
         ("“No”. Too risky", "deny", "Too risky"),
     ],
 )
-def test_a_decision_may_have_a_note(tmp_path: Path, text: str, decision: str, note: str) -> None:
-    async def scenario() -> None:
-        async with open_chat_with_approval(tmp_path) as chat:
-            await reply(chat, text)
-            await chat.says(ANNA, "done")
-            [decided] = await read(chat, ApprovalDecided)
-            assert (decided.decision, decided.note) == (decision, note)
-
-    asyncio.run(scenario())
+async def test_a_decision_may_have_a_note(tmp_path: Path, text: str, decision: str, note: str) -> None:
+    async with open_chat_with_approval(tmp_path) as chat:
+        await reply(chat, text)
+        await chat.says(ANNA, "done")
+        [decided] = await read(chat, ApprovalDecided)
+        assert (decided.decision, decided.note) == (decision, note)
 
 
 @pytest.mark.parametrize("command", ["/approve not yet", "/approve, but later", "/approve no", "/approve me?"])
-def test_a_command_with_a_text_approves_nothing(tmp_path: Path, command: str) -> None:
-    async def scenario() -> None:
-        async with open_chat_with_approval(tmp_path) as chat:
-            await chat.fake.write(ANNA, command)
-            await chat.fake.wait_for(lambda: any("Nothing was decided" in said for said in chat.fake.texts(ANNA)))
-            assert len(await chat.engine.context.service.approvals()) == 1
-            await chat.fake.write(ANNA, "/approve: go on")
-            await chat.says(ANNA, "done")
-            [decided] = await read(chat, ApprovalDecided)
-            assert (decided.decision, decided.note) == ("approve", "go on")
-
-    asyncio.run(scenario())
+async def test_a_command_with_a_text_approves_nothing(tmp_path: Path, command: str) -> None:
+    async with open_chat_with_approval(tmp_path) as chat:
+        await chat.fake.write(ANNA, command)
+        await chat.fake.wait_for(lambda: any("Nothing was decided" in said for said in chat.fake.texts(ANNA)))
+        assert len(await chat.engine.context.service.approvals()) == 1
+        await chat.fake.write(ANNA, "/approve: go on")
+        await chat.says(ANNA, "done")
+        [decided] = await read(chat, ApprovalDecided)
+        assert (decided.decision, decided.note) == ("approve", "go on")
 
 
 @pytest.mark.parametrize("command", ["/deny\nthis is wrong", "/Deny this is wrong"])
-def test_a_command_may_have_more_lines(tmp_path: Path, command: str) -> None:
-    async def scenario() -> None:
-        async with open_chat_with_approval(tmp_path) as chat:
-            await chat.fake.write(ANNA, command)
-            await chat.says(ANNA, "done")
-            [decided] = await read(chat, ApprovalDecided)
-            assert (decided.decision, decided.note) == ("deny", "this is wrong")
-
-    asyncio.run(scenario())
+async def test_a_command_may_have_more_lines(tmp_path: Path, command: str) -> None:
+    async with open_chat_with_approval(tmp_path) as chat:
+        await chat.fake.write(ANNA, command)
+        await chat.says(ANNA, "done")
+        [decided] = await read(chat, ApprovalDecided)
+        assert (decided.decision, decided.note) == ("deny", "this is wrong")
 
 
 @pytest.mark.parametrize(
     "text",
     ["approve?", "Approval is fine", "don't approve", "what does it do?", "Allow me to check with Bob first"],
 )
-def test_a_reply_that_is_not_a_decision_is_answered(tmp_path: Path, text: str) -> None:
-    async def scenario() -> None:
-        async with open_chat_with_approval(tmp_path) as chat:
-            await reply(chat, text)
-            await chat.fake.wait_for(
-                lambda: any("This is not a decision" in said for said in chat.fake.texts(ANNA))
-            )
-            assert len(await chat.engine.context.service.approvals()) == 1
-            await reply(chat, "approve")
-            await chat.says(ANNA, "done")
-
-    asyncio.run(scenario())
+async def test_a_reply_that_is_not_a_decision_is_answered(tmp_path: Path, text: str) -> None:
+    async with open_chat_with_approval(tmp_path) as chat:
+        await reply(chat, text)
+        await chat.fake.wait_for(lambda: any("This is not a decision" in said for said in chat.fake.texts(ANNA)))
+        assert len(await chat.engine.context.service.approvals()) == 1
+        await reply(chat, "approve")
+        await chat.says(ANNA, "done")
 
 
 @pytest.mark.parametrize("text", ["2", "2.\n\nSent from my iPhone", "**2**"])
-def test_an_option_is_chosen_by_its_number(tmp_path: Path, text: str) -> None:
-    async def scenario() -> None:
-        question = call("clarify", question="Which one?", options=["red", "blue"])
-        async with open_chat_with_approval(tmp_path, question) as chat:
-            await reply(chat, text)
-            await chat.says(ANNA, "done")
-            assert [answered.text for answered in await read(chat, ClarifyAnswered)] == ["blue"]
-
-    asyncio.run(scenario())
+async def test_an_option_is_chosen_by_its_number(tmp_path: Path, text: str) -> None:
+    question = call("clarify", question="Which one?", options=["red", "blue"])
+    async with open_chat_with_approval(tmp_path, question) as chat:
+        await reply(chat, text)
+        await chat.says(ANNA, "done")
+        assert [answered.text for answered in await read(chat, ClarifyAnswered)] == ["blue"]
 
 
-def test_stop_may_have_a_signature(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with open_chat_with_approval(tmp_path) as chat:
-            await chat.fake.write(ANNA, "/stop\n\nSent from my iPhone")
-            await chat.fake.wait_for(
-                lambda: any("stopped on the channel" in said for said in chat.fake.texts(ANNA))
-            )
-
-    asyncio.run(scenario())
+async def test_stop_may_have_a_signature(tmp_path: Path) -> None:
+    async with open_chat_with_approval(tmp_path) as chat:
+        await chat.fake.write(ANNA, "/stop\n\nSent from my iPhone")
+        await chat.fake.wait_for(lambda: any("stopped on the channel" in said for said in chat.fake.texts(ANNA)))

@@ -16,7 +16,7 @@ from bench.channels import ANSWER, Killer, answer
 from tests.channels.fake_telegram import TOKEN, FakeTelegram, serve_fake_telegram
 from tests.channels.home import chatting, telegram_settings, write_home
 from tests.channels.test_bad_input import PNG
-from tests.channels.test_telegram import ANNA, GROUP, MENTION, perform
+from tests.channels.test_telegram import ANNA, GROUP, MENTION
 from tests.patience import HANG_SECONDS
 from treadle.config.database_url import sqlite_path
 from treadle.config.home import Home
@@ -65,33 +65,30 @@ async def prepare(folder: Path, fake: FakeTelegram, model: str, webhook: str) ->
     return home
 
 
-def test_messages_are_posted_with_the_secret_and_stored_once(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        fake, port = FakeTelegram(), find_free_port()
-        async with serve_model() as model, serve_fake_telegram(fake):
-            home = await prepare(tmp_path, fake, model, f"http://127.0.0.1:{port}")
-            killer = Killer(home, 1)
-            process = await killer.start(port)
-            await fake.write(ANNA, "one")
-            await fake.wait_for(lambda: f"{ANSWER}one" in fake.texts(ANNA), HANG_SECONDS)
-            assert fake.webhook is not None
-            assert fake.webhook["url"] == f"http://127.0.0.1:{port}/v1/channels/telegram/webhook"
-            assert fake.webhook["max_connections"] == 1, "messages keep their order"
-            await refuse_forged(fake.webhook["url"])
-            process.send_signal(signal.SIGKILL)
-            await process.wait()
-            for text in ("two", "three"):
-                await fake.write(ANNA, text)
-            process = await killer.start(port)
-            await fake.wait_for(lambda: f"{ANSWER}three" in fake.texts(ANNA)[-1], HANG_SECONDS)
-            await fake.repeat({"message": {**MESSAGE, "message_id": 1}})
-            await fake.write(ANNA, "four")
-            await fake.wait_for(lambda: f"{ANSWER}four" in fake.texts(ANNA)[-1], HANG_SECONDS)
-            process.terminate()
-            await process.wait()
-            assert fake.texts(ANNA) == [f"{ANSWER}{text}" for text in ("one", "two", "three", "four")]
-
-    perform(scenario())
+async def test_messages_are_posted_with_the_secret_and_stored_once(tmp_path: Path) -> None:
+    fake, port = FakeTelegram(), find_free_port()
+    async with serve_model() as model, serve_fake_telegram(fake):
+        home = await prepare(tmp_path, fake, model, f"http://127.0.0.1:{port}")
+        killer = Killer(home, 1)
+        process = await killer.start(port)
+        await fake.write(ANNA, "one")
+        await fake.wait_for(lambda: f"{ANSWER}one" in fake.texts(ANNA), HANG_SECONDS)
+        assert fake.webhook is not None
+        assert fake.webhook["url"] == f"http://127.0.0.1:{port}/v1/channels/telegram/webhook"
+        assert fake.webhook["max_connections"] == 1, "messages keep their order"
+        await refuse_forged(fake.webhook["url"])
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+        for text in ("two", "three"):
+            await fake.write(ANNA, text)
+        process = await killer.start(port)
+        await fake.wait_for(lambda: f"{ANSWER}three" in fake.texts(ANNA)[-1], HANG_SECONDS)
+        await fake.repeat({"message": {**MESSAGE, "message_id": 1}})
+        await fake.write(ANNA, "four")
+        await fake.wait_for(lambda: f"{ANSWER}four" in fake.texts(ANNA)[-1], HANG_SECONDS)
+        process.terminate()
+        await process.wait()
+        assert fake.texts(ANNA) == [f"{ANSWER}{text}" for text in ("one", "two", "three", "four")]
 
 
 MESSAGE = {
@@ -114,47 +111,41 @@ async def refuse_forged(url: str) -> None:
             assert response.status == 401
 
 
-def test_a_channel_without_a_webhook_polls_again(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with chatting(tmp_path, FunctionModel(lambda _: say("polled"))) as chat:
-            await chat.admit(ANNA)
-            await chat.fake.write(ANNA, "hi")
-            await chat.says(ANNA, "polled")
-        fake = FakeTelegram()
-        fake.webhook = {"url": "http://127.0.0.1:9/gone"}
-        async with serve_fake_telegram(fake):
-            from treadle.channels.telegram import Telegram
+async def test_a_channel_without_a_webhook_polls_again(tmp_path: Path) -> None:
+    async with chatting(tmp_path, FunctionModel(lambda _: say("polled"))) as chat:
+        await chat.admit(ANNA)
+        await chat.fake.write(ANNA, "hi")
+        await chat.says(ANNA, "polled")
+    fake = FakeTelegram()
+    fake.webhook = {"url": "http://127.0.0.1:9/gone"}
+    async with serve_fake_telegram(fake):
+        from treadle.channels.telegram import Telegram
 
-            channel: Any = Telegram("telegram", {"token": TOKEN, "url": fake.url})
-            receiving = asyncio.create_task(channel.receive(None))
-            await fake.wait_for(lambda: fake.webhook is None)
-            receiving.cancel()
-            await asyncio.wait({receiving})
-            assert not channel.verify({"x-telegram-bot-api-secret-token": channel._secret}), "it does not listen"
-            await channel.close()
-
-    perform(scenario())
+        channel: Any = Telegram("telegram", {"token": TOKEN, "url": fake.url})
+        receiving = asyncio.create_task(channel.receive(None))
+        await fake.wait_for(lambda: fake.webhook is None)
+        receiving.cancel()
+        await asyncio.wait({receiving})
+        assert not channel.verify({"x-telegram-bot-api-secret-token": channel._secret}), "it does not listen"
+        await channel.close()
 
 
-def test_an_album_is_one_message(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with chatting(tmp_path, FunctionModel(lambda _: say("seen"))) as chat:
-            await chat.admit(ANNA, "direct", "groups")
-            chat.fake.files = {f"f{number}": PNG + bytes([number]) for number in range(4)}
-            for place, entities in ((None, []), (GROUP, [MENTION])):
-                for number in range(3):
-                    photo = [{"file_id": f"f{number}", "file_size": len(PNG)}]
-                    caption: dict[str, Any] = {"caption": "@treadle_test_bot look", "caption_entities": entities}
-                    more = caption if number == 0 else {}
-                    await chat.fake.write(ANNA, chat=place, photo=photo, media_group_id="g1", **more)
-                target = ANNA if place is None else place
-                await chat.says(target, "seen")
-            runs = await chat.engine.context.service.runs()
-            assert len(runs) == 2
-            for run in runs:
-                events = [event.data async for event in chat.engine.context.service.read_stored(run.origin.run_id)]
-                [message] = [each.message for each in events if isinstance(each, UserMessage)]
-                assert sum(isinstance(part, Image) for part in message.parts) == 3
-            assert chat.fake.texts(ANNA) + chat.fake.texts(GROUP) == ["seen", "seen"]
-
-    perform(scenario())
+async def test_an_album_is_one_message(tmp_path: Path) -> None:
+    async with chatting(tmp_path, FunctionModel(lambda _: say("seen"))) as chat:
+        await chat.admit(ANNA, "direct", "groups")
+        chat.fake.files = {f"f{number}": PNG + bytes([number]) for number in range(4)}
+        for place, entities in ((None, []), (GROUP, [MENTION])):
+            for number in range(3):
+                photo = [{"file_id": f"f{number}", "file_size": len(PNG)}]
+                caption: dict[str, Any] = {"caption": "@treadle_test_bot look", "caption_entities": entities}
+                more = caption if number == 0 else {}
+                await chat.fake.write(ANNA, chat=place, photo=photo, media_group_id="g1", **more)
+            target = ANNA if place is None else place
+            await chat.says(target, "seen")
+        runs = await chat.engine.context.service.runs()
+        assert len(runs) == 2
+        for run in runs:
+            events = [event.data async for event in chat.engine.context.service.read_stored(run.origin.run_id)]
+            [message] = [each.message for each in events if isinstance(each, UserMessage)]
+            assert sum(isinstance(part, Image) for part in message.parts) == 3
+        assert chat.fake.texts(ANNA) + chat.fake.texts(GROUP) == ["seen", "seen"]

@@ -48,56 +48,50 @@ class StuckSlack(FakeSlack):
         return response
 
 
-def test_an_answer_that_ends_while_its_beginning_is_sent_is_one_message(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        model, go_on = PausedModel(), asyncio.Event()
-        async with asyncio.timeout(HANG_SECONDS), chatting(tmp_path, model) as chat:
-            await chat.admit(11)
-            send: Any = getattr(chat.fake, "_on_sendMessage")  # noqa: B009
+async def test_an_answer_that_ends_while_its_beginning_is_sent_is_one_message(tmp_path: Path) -> None:
+    model, go_on = PausedModel(), asyncio.Event()
+    async with asyncio.timeout(HANG_SECONDS), chatting(tmp_path, model) as chat:
+        await chat.admit(11)
+        send: Any = getattr(chat.fake, "_on_sendMessage")  # noqa: B009
 
-            async def send_slowly(values: dict[str, Any]) -> Any:
-                result = await send(values)
-                model.go_on.set()
-                await go_on.wait()
-                return result
+        async def send_slowly(values: dict[str, Any]) -> Any:
+            result = await send(values)
+            model.go_on.set()
+            await go_on.wait()
+            return result
 
-            setattr(chat.fake, "_on_sendMessage", send_slowly)  # noqa: B010
-            await chat.fake.write(11, "go")
-            manager: Any = chat.engine.context.channels()
-            while not (await manager.list())[0].unsent:  # noqa: ASYNC110 -- a row of a database
-                await asyncio.sleep(0.01)
-            go_on.set()
-            await chat.says(11, TEXT)
-            assert chat.fake.texts(11) == [TEXT]
-
-    asyncio.run(scenario())
+        setattr(chat.fake, "_on_sendMessage", send_slowly)  # noqa: B010
+        await chat.fake.write(11, "go")
+        manager: Any = chat.engine.context.channels()
+        while not (await manager.list())[0].unsent:  # noqa: ASYNC110 -- a row of a database
+            await asyncio.sleep(0.01)
+        go_on.set()
+        await chat.says(11, TEXT)
+        assert chat.fake.texts(11) == [TEXT]
 
 
-def test_an_answer_whose_beginning_was_sent_before_the_server_ended_is_completed(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        fake = StuckSlack()
-        async with asyncio.timeout(HANG_SECONDS), serve_fake_slack(fake):
-            settings = {"token": "{{vault:BOT}}", "app_token": "{{vault:APP}}", "url": fake.url}
-            channels = {"slack": {"agent": "hero", "settings": settings}}
-            write_home(tmp_path, channels, {"BOT": TOKEN, "APP": APP_TOKEN})
-            async with opened(tmp_path, PausedModel()) as engine:
-                manager: Any = engine.context.channels()
-                await manager.store.save_person(ANNA)
-                async with manager.run_in_background():
-                    await fake.write("UANNA", "go")
-                    await fake.wait_for(lambda: fake.texts("DUANNA"), HANG_SECONDS)
-            assert fake.texts("DUANNA") == [f"{TEXT} …"]
-            fake.is_stuck = False
-            async with (
-                opened(tmp_path, FunctionModel(lambda _: say(TEXT))) as engine,
-                engine.context.channels().run_in_background(),
-            ):
-                await fake.wait_for(lambda: fake.texts("DUANNA") == [TEXT], HANG_SECONDS)
-
-    asyncio.run(scenario())
+async def test_an_answer_whose_beginning_was_sent_before_the_server_ended_is_completed(tmp_path: Path) -> None:
+    fake = StuckSlack()
+    async with asyncio.timeout(HANG_SECONDS), serve_fake_slack(fake):
+        settings = {"token": "{{vault:BOT}}", "app_token": "{{vault:APP}}", "url": fake.url}
+        channels = {"slack": {"agent": "hero", "settings": settings}}
+        write_home(tmp_path, channels, {"BOT": TOKEN, "APP": APP_TOKEN})
+        async with opened(tmp_path, PausedModel()) as engine:
+            manager: Any = engine.context.channels()
+            await manager.store.save_person(ANNA)
+            async with manager.run_in_background():
+                await fake.write("UANNA", "go")
+                await fake.wait_for(lambda: fake.texts("DUANNA"), HANG_SECONDS)
+        assert fake.texts("DUANNA") == [f"{TEXT} …"]
+        fake.is_stuck = False
+        async with (
+            opened(tmp_path, FunctionModel(lambda _: say(TEXT))) as engine,
+            engine.context.channels().run_in_background(),
+        ):
+            await fake.wait_for(lambda: fake.texts("DUANNA") == [TEXT], HANG_SECONDS)
 
 
-def test_answers_of_a_conversation_keep_their_order_if_a_later_one_is_read_first(
+async def test_answers_of_a_conversation_keep_their_order_if_a_later_one_is_read_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read, go_on, ended = LocalService.events, asyncio.Event(), asyncio.Event()
@@ -113,24 +107,21 @@ def test_answers_of_a_conversation_keep_their_order_if_a_later_one_is_read_first
                 ended.set()
             yield event
 
-    async def scenario() -> None:
-        model = FunctionModel(lambda request: say(f"re: {request.conversation.messages[-1].text.splitlines()[-1]}"))
-        async with asyncio.timeout(HANG_SECONDS), chatting(tmp_path, model) as chat:
-            await chat.admit(11)
-            monkeypatch.setattr(LocalService, "events", read_late)
-            await chat.fake.write(11, "one")
-            while not [each for each in await chat.engine.service.runs() if each.outcome]:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-            await chat.fake.write(11, "two")
-            await ended.wait()
-            for _ in range(30):
-                await asyncio.sleep(0.01)
-                assert chat.fake.texts(11) == []
-            go_on.set()
-            await chat.says(11, "re: two")
-            assert chat.fake.texts(11) == ["re: one", "re: two"]
-
-    asyncio.run(scenario())
+    model = FunctionModel(lambda request: say(f"re: {request.conversation.messages[-1].text.splitlines()[-1]}"))
+    async with asyncio.timeout(HANG_SECONDS), chatting(tmp_path, model) as chat:
+        await chat.admit(11)
+        monkeypatch.setattr(LocalService, "events", read_late)
+        await chat.fake.write(11, "one")
+        while not [each for each in await chat.engine.service.runs() if each.outcome]:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await chat.fake.write(11, "two")
+        await ended.wait()
+        for _ in range(30):
+            await asyncio.sleep(0.01)
+            assert chat.fake.texts(11) == []
+        go_on.set()
+        await chat.says(11, "re: two")
+        assert chat.fake.texts(11) == ["re: one", "re: two"]
 
 
 @pytest.mark.parametrize("prefix", ["/", "!"])
@@ -157,21 +148,18 @@ def test_lines_under_an_answer_are_not_part_of_its_code_block(prefix: str) -> No
     assert f"`{prefix}stop` ends" in spell_commands(HELP, prefix)
 
 
-def test_an_answer_says_how_many_notes_were_recalled_and_a_silent_run_says_nothing(tmp_path: Path) -> None:
+async def test_an_answer_says_how_many_notes_were_recalled_and_a_silent_run_says_nothing(tmp_path: Path) -> None:
     remembering = AGENT.replace("{recall: 0, remember: false}", "{embedder: none}")
 
-    async def talk() -> None:
-        model = ScriptedModel(say("Noted."), say("At ten."), say("NO_REPLY"))
-        async with asyncio.timeout(HANG_SECONDS), chatting(tmp_path, model, agent=remembering) as chat:
-            await chat.admit(READER)
-            await chat.fake.write(READER, "the train leaves at ten")
-            await chat.says(READER, "Noted.")
-            for text in ("/reset", "when does the train leave?", "/reset", "the train, again", "/usage"):
-                await chat.fake.write(READER, text)
-            await chat.fake.wait_for(lambda: any("context" in text for text in chat.fake.texts(READER)))
-            said = chat.fake.texts(READER)
-            assert [text for text in said if "recalled" in text] == [
-                "At ten.\n\nrecalled 1 note; /memory lists what I remember"
-            ], said
-
-    asyncio.run(talk())
+    model = ScriptedModel(say("Noted."), say("At ten."), say("NO_REPLY"))
+    async with asyncio.timeout(HANG_SECONDS), chatting(tmp_path, model, agent=remembering) as chat:
+        await chat.admit(READER)
+        await chat.fake.write(READER, "the train leaves at ten")
+        await chat.says(READER, "Noted.")
+        for text in ("/reset", "when does the train leave?", "/reset", "the train, again", "/usage"):
+            await chat.fake.write(READER, text)
+        await chat.fake.wait_for(lambda: any("context" in text for text in chat.fake.texts(READER)))
+        said = chat.fake.texts(READER)
+        assert [text for text in said if "recalled" in text] == [
+            "At ten.\n\nrecalled 1 note; /memory lists what I remember"
+        ], said

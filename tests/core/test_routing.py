@@ -1,6 +1,5 @@
 """Complexity routing: the score of a message and the tier that it selects."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -79,16 +78,13 @@ def test_invalid_tiers_are_reported(tmp_path: Path, tiers: str, words: str) -> N
         Home(tmp_path).agent("hero")
 
 
-def test_the_routed_model_is_recorded_and_kept(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel()) as engine:
-            engine.add_model("small", ScriptedModel(say("5")))
-            hero = agent(routing={"tiers": [{"upto": 10, "model": "small/s"}, {"model": "scripted/x"}]})
-            result = await engine.run(hero, "What is 2+3?")
-            events = [event.data for event in await journal(engine, result.run_id)]
-        [resolved] = [data for data in events if isinstance(data, e.ModelResolved)]
-        assert (resolved.provider, resolved.route) == ("small", "small/s")
-        assert "complexity 0" in resolved.reason
-        assert "the tier up to 10" in resolved.reason
-
-    asyncio.run(scenario())
+async def test_the_routed_model_is_recorded_and_kept(tmp_path: Path) -> None:
+    async with opened(tmp_path, ScriptedModel()) as engine:
+        engine.add_model("small", ScriptedModel(say("5")))
+        hero = agent(routing={"tiers": [{"upto": 10, "model": "small/s"}, {"model": "scripted/x"}]})
+        result = await engine.run(hero, "What is 2+3?")
+        events = [event.data for event in await journal(engine, result.run_id)]
+    [resolved] = [data for data in events if isinstance(data, e.ModelResolved)]
+    assert (resolved.provider, resolved.route) == ("small", "small/s")
+    assert "complexity 0" in resolved.reason
+    assert "the tier up to 10" in resolved.reason

@@ -1,6 +1,5 @@
 """The one transcript: a snapshot and the changes after it equal the fold of everything, whenever a reader joins."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -196,16 +195,13 @@ def test_a_snapshot_and_its_changes_equal_the_fold_of_everything(turns: list[Any
     check_every_join(add_live_events(make_history(turns), chance), chance)
 
 
-def test_recorded_runs_have_the_same_transcript_for_every_reader(tmp_path: Path) -> None:
+async def test_recorded_runs_have_the_same_transcript_for_every_reader(tmp_path: Path) -> None:
     url = load_sqlite(tmp_path / "treadle.db")
     open_database(url.removeprefix("sqlite:///")).close()
 
-    async def read() -> list[list[Event]]:
-        async with open_service_readonly(url) as service:
-            records = await service.runs(limit=1000)
-            return [[event async for event in service.read_stored(each.origin.run_id)] for each in records]
-
-    runs = asyncio.run(read())
+    async with open_service_readonly(url) as service:
+        records = await service.runs(limit=1000)
+        runs = [[event async for event in service.read_stored(each.origin.run_id)] for each in records]
     kinds: set[type] = set()
     for number, events in enumerate(runs):
         chance = Random(number)

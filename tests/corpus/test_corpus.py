@@ -72,35 +72,29 @@ async def events_of(service: LocalService) -> dict[str, list[Event]]:
     }
 
 
-def test_the_corpus_contains_every_reason_to_wait_and_every_kind_of_event(corpus: tuple[str, str]) -> None:
+async def test_the_corpus_contains_every_reason_to_wait_and_every_kind_of_event(corpus: tuple[str, str]) -> None:
     store, url = corpus
 
-    async def check() -> None:
-        await update(store, url)
-        async with open_service_readonly(url) as service:
-            events = await events_of(service)
-        states = recorded_states(store)
-        assert {state["waiting"][0] for state in states.values() if state["waiting"]} == set(get_args(WaitReason))
-        assert {event.type for run in events.values() for event in run} >= PRESENT
-        assert {"completed", "max_steps", "stuck", "empty", "silent", "model_error", "cancelled"} <= {
-            state["outcome"] for state in states.values()
-        }
-
-    asyncio.run(check())
+    await update(store, url)
+    async with open_service_readonly(url) as service:
+        events = await events_of(service)
+    states = recorded_states(store)
+    assert {state["waiting"][0] for state in states.values() if state["waiting"]} == set(get_args(WaitReason))
+    assert {event.type for run in events.values() for event in run} >= PRESENT
+    assert {"completed", "max_steps", "stuck", "empty", "silent", "model_error", "cancelled"} <= {
+        state["outcome"] for state in states.values()
+    }
 
 
-def test_journals_fold_to_the_same_state_and_project_the_same_requests(corpus: tuple[str, str]) -> None:
+async def test_journals_fold_to_the_same_state_and_project_the_same_requests(corpus: tuple[str, str]) -> None:
     store, url = corpus
 
-    async def check() -> None:
-        await update(store, url)
-        async with open_service_readonly(url) as service:
-            found = (await project(service)).decode().split("\n")
-        expected = lines_of(projection_of(store))
-        for line, wanted in zip(found, expected, strict=True):
-            assert msgspec.json.decode(line or "{}") == msgspec.json.decode(wanted or "{}")
-
-    asyncio.run(check())
+    await update(store, url)
+    async with open_service_readonly(url) as service:
+        found = (await project(service)).decode().split("\n")
+    expected = lines_of(projection_of(store))
+    for line, wanted in zip(found, expected, strict=True):
+        assert msgspec.json.decode(line or "{}") == msgspec.json.decode(wanted or "{}")
 
 
 def is_later_than_now(waiting: list[Any] | None) -> bool:
@@ -124,43 +118,40 @@ async def finish(engine: HostedEngine, run_id: RunId, waiting: str) -> treadle.R
     return await engine.wait(run_id)
 
 
-def test_unfinished_runs_resume_and_nothing_recorded_changes(corpus: tuple[str, str], tmp_path: Path) -> None:
+async def test_unfinished_runs_resume_and_nothing_recorded_changes(corpus: tuple[str, str], tmp_path: Path) -> None:
     store, url = corpus
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "config.yaml").write_text(PRICES)
     clock = FakeClock(A_DAY_LATER) if store == "sqlite" else None
 
-    async def check() -> None:
-        await update(store, url)
-        async with open_service_readonly(url) as service:
-            before = await events_of(service)
-        unfinished = {run: state for run, state in recorded_states(store).items() if state["outcome"] is None}
-        assert len(unfinished) == 15
-        for run, state in list(unfinished.items()):
-            if store == "postgres" and is_later_than_now(state["waiting"]):
-                del unfinished[run]  # only within an hour of recording: PostgreSQL goes by the clock of its server
-        async with (
-            asyncio.timeout(TIMEOUT_SECONDS),
-            open_engine(url, Home(tmp_path / "home"), None, clock=clock) as engine,
-        ):
-            for run, state in unfinished.items():
-                waiting = state["waiting"][0] if state["waiting"] else ""
-                result = await finish(engine, RunId(run), waiting)
-                assert result.outcome == "completed" or state["agent"] in SHORT_OF_TIME, (run, state, result)
-            after = await events_of(engine.service)
-        for run, events in before.items():
-            assert [(event.sequence, event.type, event.raw) for event in after[run]][: len(events)] == [
-                (event.sequence, event.type, event.raw) for event in events
-            ]
-            assert [event.version for event in after[run]][: len(events)] == [event.version for event in events]
-            assert {event.version for event in after[run][len(events) :]} <= {VERSION}
-        assert any(len(after[run]) > len(before[run]) for run in unfinished)
-        unknown = [
-            event.data.call_id
-            for run in unfinished
-            for event in after[run][len(before[run]) :]
-            if isinstance(event.data, ToolCallError) and event.data.cause == "outcome_unknown"
+    await update(store, url)
+    async with open_service_readonly(url) as service:
+        before = await events_of(service)
+    unfinished = {run: state for run, state in recorded_states(store).items() if state["outcome"] is None}
+    assert len(unfinished) == 15
+    for run, state in list(unfinished.items()):
+        if store == "postgres" and is_later_than_now(state["waiting"]):
+            del unfinished[run]  # only within an hour of recording: PostgreSQL goes by the clock of its server
+    async with (
+        asyncio.timeout(TIMEOUT_SECONDS),
+        open_engine(url, Home(tmp_path / "home"), None, clock=clock) as engine,
+    ):
+        for run, state in unfinished.items():
+            waiting = state["waiting"][0] if state["waiting"] else ""
+            result = await finish(engine, RunId(run), waiting)
+            assert result.outcome == "completed" or state["agent"] in SHORT_OF_TIME, (run, state, result)
+        after = await events_of(engine.service)
+    for run, events in before.items():
+        assert [(event.sequence, event.type, event.raw) for event in after[run]][: len(events)] == [
+            (event.sequence, event.type, event.raw) for event in events
         ]
-        assert unknown == ["c2"], "a call that is not repeatable is never made twice"
-
-    asyncio.run(check())
+        assert [event.version for event in after[run]][: len(events)] == [event.version for event in events]
+        assert {event.version for event in after[run][len(events) :]} <= {VERSION}
+    assert any(len(after[run]) > len(before[run]) for run in unfinished)
+    unknown = [
+        event.data.call_id
+        for run in unfinished
+        for event in after[run][len(before[run]) :]
+        if isinstance(event.data, ToolCallError) and event.data.cause == "outcome_unknown"
+    ]
+    assert unknown == ["c2"], "a call that is not repeatable is never made twice"

@@ -1,7 +1,6 @@
 """Event data of an older version is upcast when it is decoded, proven with made-up later versions. Data of a later
 version is decoded where that is possible."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +101,7 @@ def test_data_of_a_later_version_is_decoded_or_unknown() -> None:
         decode_data("budget_hint", renamed, VERSION)
 
 
-def test_a_stored_journal_is_read_by_a_later_version(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+async def test_a_stored_journal_is_read_by_a_later_version(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     async def read() -> list[Event]:
         recorder = Recorder()
         async with opened(str(tmp_path / "treadle.db"), recorder, clock := FakeClock()) as journal:
@@ -113,9 +112,9 @@ def test_a_stored_journal_is_read_by_a_later_version(tmp_path: Path, request: py
             [record] = await journal.find()
             return list(await journal.read(record.origin.run_id))
 
-    before = asyncio.run(read())
+    before = await read()
     request.getfixturevalue("later")
-    after = asyncio.run(read())
+    after = await read()
     assert [(event.raw, event.version) for event in after] == [(event.raw, VERSION) for event in before]
     assert after[-1].data == _BudgetHint3(0.7, "three steps are left")
     assert fold_all(new_state(ORIGIN), after).sequence == len(before)

@@ -1,7 +1,6 @@
 """A run that changes the wire format: the new format gets the whole conversation, without the reasoning of the old
 one."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -58,21 +57,18 @@ def answers(mode: ApiMode) -> Answer:
             return Answer(responses_wire.wire(*responses_wire.replied(item)))
 
 
-def exchange(tmp_path: Path, first: ApiMode, second: ApiMode) -> tuple[list[Any], Any, treadle.Result]:
+async def exchange(tmp_path: Path, first: ApiMode, second: ApiMode) -> tuple[list[Any], Any, treadle.Result]:
     """The events of the run, what the second model was sent, and the result."""
 
-    async def run() -> tuple[list[Any], Any, treadle.Result]:
-        async with FakeEndpoint(make_call_reply(first), DOWN) as one, FakeEndpoint(answers(second)) as two:
-            engine = create_engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path / "home"))
-            engine.add_provider("one", base_url=one.url, api_mode=first, api_key="sk-one-1234")
-            engine.add_provider("two", base_url=two.url, api_mode=second, api_key="sk-two-1234")
-            async with engine:
-                hero = agent(model="one/m", fallbacks=["two/n"], tools=[look], retry={"attempts": 0})
-                result = await engine.run(hero, "What is in the hall?")
-                events = [event.data for event in await journal(engine, result.run_id)]
-            return events, two.requests[0].json, result
-
-    return asyncio.run(run())
+    async with FakeEndpoint(make_call_reply(first), DOWN) as one, FakeEndpoint(answers(second)) as two:
+        engine = create_engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path / "home"))
+        engine.add_provider("one", base_url=one.url, api_mode=first, api_key="sk-one-1234")
+        engine.add_provider("two", base_url=two.url, api_mode=second, api_key="sk-two-1234")
+        async with engine:
+            hero = agent(model="one/m", fallbacks=["two/n"], tools=[look], retry={"attempts": 0})
+            result = await engine.run(hero, "What is in the hall?")
+            events = [event.data for event in await journal(engine, result.run_id)]
+        return events, two.requests[0].json, result
 
 
 MODES: tuple[ApiMode, ...] = ("anthropic_messages", "chat_completions", "responses")
@@ -80,8 +76,8 @@ MODES: tuple[ApiMode, ...] = ("anthropic_messages", "chat_completions", "respons
 
 @pytest.mark.parametrize("first", MODES)
 @pytest.mark.parametrize("second", MODES)
-def test_a_run_continues_in_another_wire_format(tmp_path: Path, first: ApiMode, second: ApiMode) -> None:
-    events, sent, result = exchange(tmp_path, first, second)
+async def test_a_run_continues_in_another_wire_format(tmp_path: Path, first: ApiMode, second: ApiMode) -> None:
+    events, sent, result = await exchange(tmp_path, first, second)
     assert (result.outcome, result.text) == ("completed", "Nothing there.")
     assert [data.provider for data in events if isinstance(data, LlmRequest)] == ["one", "one", "two"]
     assert len([data for data in events if isinstance(data, LlmFallback)]) == 1
@@ -126,7 +122,7 @@ def ids(mode: ApiMode, sent: Any) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("mode", ["anthropic_messages", "responses"])
-def test_reasoning_is_sent_back_only_to_its_own_model(tmp_path: Path, mode: ApiMode) -> None:
+async def test_reasoning_is_sent_back_only_to_its_own_model(tmp_path: Path, mode: ApiMode) -> None:
     async def run() -> Any:
         async with FakeEndpoint(make_call_reply(mode), answers(mode)) as server:
             engine = create_engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path / "home"))
@@ -135,6 +131,6 @@ def test_reasoning_is_sent_back_only_to_its_own_model(tmp_path: Path, mode: ApiM
                 await engine.run(agent(model="one/m", tools=[look]), "What is in the hall?")
             return server.requests[1].json
 
-    body = json.dumps(asyncio.run(run()))
+    body = json.dumps(await run())
     assert "Let me think." in body
     assert ("c2VhbGVk" if mode == "responses" else "c2ln") in body

@@ -58,123 +58,105 @@ def letter(text: str) -> Any:
     return ask(call("post", "c1", letter=text))
 
 
-def test_an_approved_call_runs_once(tmp_path: Path) -> None:
+async def test_an_approved_call_runs_once(tmp_path: Path) -> None:
     post, model = Post(), ScriptedModel(letter("hello"), say("done"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
-            request = await wait_for_approval(engine, run_id)
-            assert post.letters == []
-            assert (request.name, request.arguments) == ("post", '{"letter":"hello"}')
-            await engine.decide(request.approval_id, "approve", by="ada")
-            result = await engine.wait(run_id)
-            assert (result.text, post.letters) == ("done", ["hello"])
-            events = await journal(engine, run_id)
-            assert types(events).count("tool_call_start") == 1
-
-    asyncio.run(scenario())
-
-
-def test_a_denied_call_does_not_run_and_the_model_is_told_not_to_retry(tmp_path: Path) -> None:
-    post, model = Post(), ScriptedModel(letter("hello"), say("done"))
-
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
-            await engine.decide((await wait_for_approval(engine, run_id)).approval_id, "deny", note="not to her")
-            await engine.wait(run_id)
+    async with opened(tmp_path, model) as engine:
+        run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
+        request = await wait_for_approval(engine, run_id)
         assert post.letters == []
-        assert "not to her" in read_last_result(model)
-        assert "Do not try this call again" in read_last_result(model)
-
-    asyncio.run(scenario())
-
-
-def test_a_pending_approval_survives_a_restart_with_the_same_id(tmp_path: Path) -> None:
-    post = Post()
-
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(letter("hello"))) as engine:
-            run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
-            request = await wait_for_approval(engine, run_id)
-            await idle(engine)
-        async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
-            engine.add_tools(post.tool)
-            [waiting] = await engine.service.approvals()
-            assert waiting.approval_id == request.approval_id
-            assert (await engine.service.run(waiting.origin.run_id)).status == "waiting"
-            await engine.decide(request.approval_id, "approve")
-            assert (await engine.wait(run_id)).text == "done"
-            assert post.letters == ["hello"]
-            assert await engine.service.approvals() == []
-
-    asyncio.run(scenario())
+        assert (request.name, request.arguments) == ("post", '{"letter":"hello"}')
+        await engine.decide(request.approval_id, "approve", by="ada")
+        result = await engine.wait(run_id)
+        assert (result.text, post.letters) == ("done", ["hello"])
+        events = await journal(engine, run_id)
+        assert types(events).count("tool_call_start") == 1
 
 
-def test_only_the_first_decision_counts(tmp_path: Path) -> None:
-    post = Post()
-
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(letter("hello"), say("done"))) as engine:
-            run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
-            approval = (await wait_for_approval(engine, run_id)).approval_id
-            answers = await asyncio.gather(
-                *(engine.decide(approval, "approve") for _ in range(3)),
-                *(engine.decide(approval, "deny") for _ in range(3)),
-                return_exceptions=True,
-            )
-            assert sum(isinstance(answer, InvalidState) for answer in answers) == 5
-            await engine.wait(run_id)
-            with pytest.raises(InvalidState, match="already"):
-                await engine.decide(approval, "deny")
-            events = await journal(engine, run_id)
-            [decided] = [event.data for event in events if isinstance(event.data, ApprovalDecided)]
-            assert post.letters == (["hello"] if decided.decision == "approve" else [])
-
-    asyncio.run(scenario())
-
-
-def test_edited_arguments_run_and_must_be_valid(tmp_path: Path) -> None:
+async def test_a_denied_call_does_not_run_and_the_model_is_told_not_to_retry(tmp_path: Path) -> None:
     post, model = Post(), ScriptedModel(letter("hello"), say("done"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
-            approval = (await wait_for_approval(engine, run_id)).approval_id
-            with pytest.raises(UsageError, match="unknown parameter `leter`"):
-                await engine.decide(approval, "approve", arguments={"leter": "oops"})
-            await engine.decide(approval, "approve", arguments={"letter": "goodbye"})
-            await engine.wait(run_id)
-            events = await journal(engine, run_id)
-        assert post.letters == ["goodbye"]
-        [start] = [event.data for event in events if isinstance(event.data, ToolCallStart)]
-        assert start.arguments == '{"letter":"goodbye"}'
-        assert "A reviewer edited the arguments" in read_last_result(model)
-        assert "posted goodbye" in read_last_result(model)
+    async with opened(tmp_path, model) as engine:
+        run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
+        await engine.decide((await wait_for_approval(engine, run_id)).approval_id, "deny", note="not to her")
+        await engine.wait(run_id)
+    assert post.letters == []
+    assert "not to her" in read_last_result(model)
+    assert "Do not try this call again" in read_last_result(model)
 
-    asyncio.run(scenario())
+
+async def test_a_pending_approval_survives_a_restart_with_the_same_id(tmp_path: Path) -> None:
+    post = Post()
+
+    async with opened(tmp_path, ScriptedModel(letter("hello"))) as engine:
+        run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
+        request = await wait_for_approval(engine, run_id)
+        await idle(engine)
+    async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
+        engine.add_tools(post.tool)
+        [waiting] = await engine.service.approvals()
+        assert waiting.approval_id == request.approval_id
+        assert (await engine.service.run(waiting.origin.run_id)).status == "waiting"
+        await engine.decide(request.approval_id, "approve")
+        assert (await engine.wait(run_id)).text == "done"
+        assert post.letters == ["hello"]
+        assert await engine.service.approvals() == []
+
+
+async def test_only_the_first_decision_counts(tmp_path: Path) -> None:
+    post = Post()
+
+    async with opened(tmp_path, ScriptedModel(letter("hello"), say("done"))) as engine:
+        run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
+        approval = (await wait_for_approval(engine, run_id)).approval_id
+        answers = await asyncio.gather(
+            *(engine.decide(approval, "approve") for _ in range(3)),
+            *(engine.decide(approval, "deny") for _ in range(3)),
+            return_exceptions=True,
+        )
+        assert sum(isinstance(answer, InvalidState) for answer in answers) == 5
+        await engine.wait(run_id)
+        with pytest.raises(InvalidState, match="already"):
+            await engine.decide(approval, "deny")
+        events = await journal(engine, run_id)
+        [decided] = [event.data for event in events if isinstance(event.data, ApprovalDecided)]
+        assert post.letters == (["hello"] if decided.decision == "approve" else [])
+
+
+async def test_edited_arguments_run_and_must_be_valid(tmp_path: Path) -> None:
+    post, model = Post(), ScriptedModel(letter("hello"), say("done"))
+
+    async with opened(tmp_path, model) as engine:
+        run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
+        approval = (await wait_for_approval(engine, run_id)).approval_id
+        with pytest.raises(UsageError, match="unknown parameter `leter`"):
+            await engine.decide(approval, "approve", arguments={"leter": "oops"})
+        await engine.decide(approval, "approve", arguments={"letter": "goodbye"})
+        await engine.wait(run_id)
+        events = await journal(engine, run_id)
+    assert post.letters == ["goodbye"]
+    [start] = [event.data for event in events if isinstance(event.data, ToolCallStart)]
+    assert start.arguments == '{"letter":"goodbye"}'
+    assert "A reviewer edited the arguments" in read_last_result(model)
+    assert "posted goodbye" in read_last_result(model)
 
 
 @pytest.mark.parametrize("via", [None, "api"])
-def test_an_approval_without_a_reviewer_is_denied_at_once(tmp_path: Path, via: str | None) -> None:
+async def test_an_approval_without_a_reviewer_is_denied_at_once(tmp_path: Path, via: str | None) -> None:
     """In a program, a schedule or a pipe there is no reviewer, unless the agent says that there is one at the
     API."""
     post, model = Post(), ScriptedModel(letter("hello"), say("done"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            run_id = await engine.submit(agent(tools=[post.tool], approvals={"default": "ask", "via": via}), "go")
-            if via is not None:
-                await engine.decide((await wait_for_approval(engine, run_id)).approval_id, "approve")
-            await engine.wait(run_id)
-            kinds = types(await journal(engine, run_id))
-        assert post.letters == (["hello"] if via else [])
-        assert ("approval_requested" in kinds) is (via is not None)
-        if via is None:
-            assert "no reviewer can be asked" in read_last_result(model)
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        run_id = await engine.submit(agent(tools=[post.tool], approvals={"default": "ask", "via": via}), "go")
+        if via is not None:
+            await engine.decide((await wait_for_approval(engine, run_id)).approval_id, "approve")
+        await engine.wait(run_id)
+        kinds = types(await journal(engine, run_id))
+    assert post.letters == (["hello"] if via else [])
+    assert ("approval_requested" in kinds) is (via is not None)
+    if via is None:
+        assert "no reviewer can be asked" in read_last_result(model)
 
 
 @pytest.mark.parametrize("on_expiry", ["deny", "end"])
@@ -201,76 +183,62 @@ def test_a_pending_approval_expires(on_expiry: str) -> None:
     virtually(scenario())
 
 
-def test_an_interrupting_message_supersedes_the_approval(tmp_path: Path) -> None:
+async def test_an_interrupting_message_supersedes_the_approval(tmp_path: Path) -> None:
     post, model = Post(), ScriptedModel(letter("hello"), say("something else"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
-            approval = (await wait_for_approval(engine, run_id)).approval_id
-            await engine.steer(run_id, "never mind", mode="interrupt")
-            assert (await engine.wait(run_id)).text == "something else"
-            with pytest.raises(InvalidState):
-                await engine.decide(approval, "approve")
-        assert post.letters == []
-        conversation = [part for message in model.requests[-1].conversation.messages for part in message.parts]
-        assert any("superseded" in getattr(part, "content", "") for part in conversation)
-        assert model.requests[-1].conversation.messages[-1].text == "never mind"
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
+        approval = (await wait_for_approval(engine, run_id)).approval_id
+        await engine.steer(run_id, "never mind", mode="interrupt")
+        assert (await engine.wait(run_id)).text == "something else"
+        with pytest.raises(InvalidState):
+            await engine.decide(approval, "approve")
+    assert post.letters == []
+    conversation = [part for message in model.requests[-1].conversation.messages for part in message.parts]
+    assert any("superseded" in getattr(part, "content", "") for part in conversation)
+    assert model.requests[-1].conversation.messages[-1].text == "never mind"
 
 
-def test_a_cancel_ends_a_pending_approval(tmp_path: Path) -> None:
+async def test_a_cancel_ends_a_pending_approval(tmp_path: Path) -> None:
     post = Post()
 
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(letter("hello"))) as engine:
-            run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
-            approval = (await wait_for_approval(engine, run_id)).approval_id
-            await engine.cancel(run_id)
-            assert (await engine.wait(run_id)).outcome == "cancelled"
-            with pytest.raises(InvalidState):
-                await engine.decide(approval, "approve")
-            assert await engine.service.approvals() == []
-        assert post.letters == []
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, ScriptedModel(letter("hello"))) as engine:
+        run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
+        approval = (await wait_for_approval(engine, run_id)).approval_id
+        await engine.cancel(run_id)
+        assert (await engine.wait(run_id)).outcome == "cancelled"
+        with pytest.raises(InvalidState):
+            await engine.decide(approval, "approve")
+        assert await engine.service.approvals() == []
+    assert post.letters == []
 
 
-def test_a_session_grant_needs_no_further_approval(tmp_path: Path) -> None:
+async def test_a_session_grant_needs_no_further_approval(tmp_path: Path) -> None:
     post = Post()
     model = ScriptedModel(letter("one"), say("first"), letter("two"), say("second"), letter("three"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            hero = agent(tools=[post.tool], **ASKS)
-            run_id = await engine.submit(hero, "go", session="ses_a", **TERMINAL)
-            await engine.decide(
-                (await wait_for_approval(engine, run_id)).approval_id, "approve", remember="session"
-            )
-            assert (await engine.wait(run_id)).text == "first"
-            assert (await engine.run(hero, "again", session="ses_a", **TERMINAL)).text == "second"
-            other = await engine.submit(hero, "go", session="ses_b", **TERMINAL)
-            await wait_for_approval(engine, other)
-            await engine.cancel(other)
-        assert post.letters == ["one", "two"]
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        hero = agent(tools=[post.tool], **ASKS)
+        run_id = await engine.submit(hero, "go", session="ses_a", **TERMINAL)
+        await engine.decide((await wait_for_approval(engine, run_id)).approval_id, "approve", remember="session")
+        assert (await engine.wait(run_id)).text == "first"
+        assert (await engine.run(hero, "again", session="ses_a", **TERMINAL)).text == "second"
+        other = await engine.submit(hero, "go", session="ses_b", **TERMINAL)
+        await wait_for_approval(engine, other)
+        await engine.cancel(other)
+    assert post.letters == ["one", "two"]
 
 
-def test_a_deny_rule_needs_no_reviewer(tmp_path: Path) -> None:
+async def test_a_deny_rule_needs_no_reviewer(tmp_path: Path) -> None:
     post, model = Post(), ScriptedModel(letter("to the king"), letter("to ada"), say("done"))
     rules = [{"tool": "post", "match": "to the *", "do": "deny"}]
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            result = await engine.run(agent(tools=[post.tool], approvals={"rules": rules}), "go")
-        assert (result.text, post.letters) == ("done", ["to ada"])
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        result = await engine.run(agent(tools=[post.tool], approvals={"rules": rules}), "go")
+    assert (result.text, post.letters) == ("done", ["to ada"])
 
 
-def test_other_calls_run_while_one_waits_for_approval(tmp_path: Path) -> None:
+async def test_other_calls_run_while_one_waits_for_approval(tmp_path: Path) -> None:
     """Of calls that may run together, those that need no leave do not wait for it."""
     seen: list[str] = []
 
@@ -284,21 +252,18 @@ def test_other_calls_run_while_one_waits_for_approval(tmp_path: Path) -> None:
     model = ScriptedModel(ask(*calls), say("done"))
     rules = [{"tool": "look", "match": "vault", "do": "ask"}]
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            run_id = await engine.submit(agent(tools=[look], approvals={"rules": rules}), "go", **TERMINAL)
-            request = await wait_for_approval(engine, run_id)
-            assert seen == ["hall", "yard"]
-            await engine.decide(request.approval_id, "approve")
-            await engine.wait(run_id)
-        assert seen == ["hall", "yard", "vault"]
-        results = all_told(model.requests[-1].conversation.messages[-1].parts)
-        assert [result.content for result in results] == ["hall", "vault", "yard"]
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        run_id = await engine.submit(agent(tools=[look], approvals={"rules": rules}), "go", **TERMINAL)
+        request = await wait_for_approval(engine, run_id)
+        assert seen == ["hall", "yard"]
+        await engine.decide(request.approval_id, "approve")
+        await engine.wait(run_id)
+    assert seen == ["hall", "yard", "vault"]
+    results = all_told(model.requests[-1].conversation.messages[-1].parts)
+    assert [result.content for result in results] == ["hall", "vault", "yard"]
 
 
-def test_callbacks_may_decide_and_answer(tmp_path: Path) -> None:
+async def test_callbacks_may_decide_and_answer(tmp_path: Path) -> None:
     post = Post()
     asked: list[str] = []
 
@@ -307,26 +272,20 @@ def test_callbacks_may_decide_and_answer(tmp_path: Path) -> None:
         asked.append(event.data.arguments)
         return "approve"
 
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(letter("hello"), say("done"))) as engine:
-            callbacks = treadle.Callbacks(on_approval=approve)
-            result = await engine.run(agent(tools=[post.tool], **ASKS), "go", callbacks)
-        assert (result.text, post.letters, asked) == ("done", ["hello"], ['{"letter":"hello"}'])
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, ScriptedModel(letter("hello"), say("done"))) as engine:
+        callbacks = treadle.Callbacks(on_approval=approve)
+        result = await engine.run(agent(tools=[post.tool], **ASKS), "go", callbacks)
+    assert (result.text, post.letters, asked) == ("done", ["hello"], ['{"letter":"hello"}'])
 
 
-def test_the_wait_names_its_reason(tmp_path: Path) -> None:
+async def test_the_wait_names_its_reason(tmp_path: Path) -> None:
     post = Post()
 
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(letter("hello"))) as engine:
-            run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
-            event = await until(engine, run_id, "run_waiting")
-            assert isinstance(event.data, RunWaiting)
-            assert event.data.reason == "approval"
-            assert "`post` is on ask by default" in event.data.detail
-            assert event.data.wake_at is not None
-            await engine.cancel(run_id)
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, ScriptedModel(letter("hello"))) as engine:
+        run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
+        event = await until(engine, run_id, "run_waiting")
+        assert isinstance(event.data, RunWaiting)
+        assert event.data.reason == "approval"
+        assert "`post` is on ask by default" in event.data.detail
+        assert event.data.wake_at is not None
+        await engine.cancel(run_id)

@@ -104,7 +104,7 @@ async def find_start(engine: HostedEngine, run_id: str) -> list[ToolCallStart]:
     ],
 )
 @pytest.mark.parametrize("restarted", [False, True])
-def test_an_approved_change_of_a_file_that_changed_writes_nothing(
+async def test_an_approved_change_of_a_file_that_changed_writes_nothing(
     tmp_path: Path, step: Any, change: Callable[[Path], None], restarted: bool
 ) -> None:
     workspace, model = make_workspace(tmp_path), ScriptedModel(ask(step), say("done"))
@@ -131,7 +131,7 @@ def test_an_approved_change_of_a_file_that_changed_writes_nothing(
         assert [start.files for start in await find_start(engine, run_id)] == [request.files]
         assert (await engine.service.replay(RunId(run_id))).is_same
 
-    asyncio.run(scenario())
+    await scenario()
     told = read_last_result(model)
     assert CHANGED in told
     assert "Read it again" in told
@@ -147,46 +147,40 @@ def test_an_approved_change_of_a_file_that_changed_writes_nothing(
         (patch(MOVE), extend_a),
     ],
 )
-def test_an_approved_change_is_made_if_other_things_changed(
+async def test_an_approved_change_is_made_if_other_things_changed(
     tmp_path: Path, step: Any, change: Callable[[Path], None]
 ) -> None:
     workspace, model = make_workspace(tmp_path), ScriptedModel(ask(step), say("done"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            run_id = await engine.submit(agent(workspace=str(workspace), **CAREFUL), "go", **TERMINAL)
-            request = await wait_for_approval(engine, run_id)
-            change(workspace)
-            before = read_files(workspace)
-            await engine.decide(request.approval_id, "approve")
-            await engine.wait(run_id)
-            assert read_files(workspace) != before
-            assert not [each for each in await journal(engine, run_id) if isinstance(each.data, ToolCallError)]
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        run_id = await engine.submit(agent(workspace=str(workspace), **CAREFUL), "go", **TERMINAL)
+        request = await wait_for_approval(engine, run_id)
+        change(workspace)
+        before = read_files(workspace)
+        await engine.decide(request.approval_id, "approve")
+        await engine.wait(run_id)
+        assert read_files(workspace) != before
+        assert not [each for each in await journal(engine, run_id) if isinstance(each.data, ToolCallError)]
 
 
 @pytest.mark.parametrize(("edited", "is_refused"), [("a.txt", True), ("copy.txt", False)])
-def test_edited_arguments_are_bound_to_the_files_that_were_shown(
+async def test_edited_arguments_are_bound_to_the_files_that_were_shown(
     tmp_path: Path, edited: str, is_refused: bool
 ) -> None:
     workspace, model = make_workspace(tmp_path), ScriptedModel(ask(EDIT), say("done"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            run_id = await engine.submit(agent(workspace=str(workspace), **CAREFUL), "go", **TERMINAL)
-            request = await wait_for_approval(engine, run_id)
-            extend_a(workspace)
-            arguments = {"path": edited, "old": "two", "new": "2"}
-            await engine.decide(request.approval_id, "approve", arguments=arguments)
-            await engine.wait(run_id)
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        run_id = await engine.submit(agent(workspace=str(workspace), **CAREFUL), "go", **TERMINAL)
+        request = await wait_for_approval(engine, run_id)
+        extend_a(workspace)
+        arguments = {"path": edited, "old": "two", "new": "2"}
+        await engine.decide(request.approval_id, "approve", arguments=arguments)
+        await engine.wait(run_id)
     assert (CHANGED in read_last_result(model)) is is_refused
     assert ("2\n" in (workspace / edited).read_text()) is not is_refused
 
 
-def test_a_private_file_is_bound_without_being_read(tmp_path: Path) -> None:
+async def test_a_private_file_is_bound_without_being_read(tmp_path: Path) -> None:
     """Its digest would let a reader of the journal guess a short secret."""
     step = call("edit_file", "c1", path=".env", old="KEY", new="NAME")
     workspace, model = make_workspace(tmp_path), ScriptedModel(ask(step), say("done"), ask(step), say("done"))
@@ -205,7 +199,7 @@ def test_a_private_file_is_bound_without_being_read(tmp_path: Path) -> None:
             assert CHANGED in read_last_result(model)
             await approve(engine, lambda: None)
 
-    asyncio.run(scenario())
+    await scenario()
     assert (workspace / ".env").read_text() == "NAME=2\n"
 
 
@@ -231,24 +225,21 @@ ALLOWED = {"default": "ask", "rules": [{"tool": "*", "do": "auto"}]}
 
 @pytest.mark.parametrize("step", [EDIT, WRITE, patch(UPDATE, ADD)])
 @pytest.mark.parametrize("approvals", [{"default": "auto"}, ALLOWED], ids=["no rules", "auto rule"])
-def test_a_change_without_a_question_is_bound_from_its_start(
+async def test_a_change_without_a_question_is_bound_from_its_start(
     tmp_path: Path, step: Any, approvals: dict[str, Any]
 ) -> None:
     workspace, model = make_workspace(tmp_path), ScriptedModel(ask(step), say("done"))
     meddler = Meddler(lambda: extend_a(workspace))
     tools = [*make_file_tools().wrapped(meddler), wrap(make_patch_tool(), meddler)]
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            await engine.run(agent(workspace=str(workspace), tools=tools, approvals=approvals), "go")
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        await engine.run(agent(workspace=str(workspace), tools=tools, approvals=approvals), "go")
     assert CHANGED in read_last_result(model)
     assert (workspace / "a.txt").read_text() == TEXT + "six\n"
     assert not (workspace / "sub").exists()
 
 
-def test_a_change_by_a_grant_is_bound_from_its_start(tmp_path: Path) -> None:
+async def test_a_change_by_a_grant_is_bound_from_its_start(tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path)
     model = ScriptedModel(ask(EDIT), ask(call("edit_file", "c2", path="a.txt", old="two", new="2")), say("done"))
     edits = 0
@@ -261,22 +252,19 @@ def test_a_change_by_a_grant_is_bound_from_its_start(tmp_path: Path) -> None:
 
     tools = list(make_file_tools().wrapped(Meddler(change_before_the_second)))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            hero = agent(workspace=str(workspace), tools=tools, approvals={"default": "ask"})
-            run_id = await engine.submit(hero, "go", **TERMINAL)
-            request = await wait_for_approval(engine, run_id)
-            await engine.decide(request.approval_id, "approve", remember="session")
-            await engine.wait(run_id)
-            assert len(await find_start(engine, run_id)) == 2
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        hero = agent(workspace=str(workspace), tools=tools, approvals={"default": "ask"})
+        run_id = await engine.submit(hero, "go", **TERMINAL)
+        request = await wait_for_approval(engine, run_id)
+        await engine.decide(request.approval_id, "approve", remember="session")
+        await engine.wait(run_id)
+        assert len(await find_start(engine, run_id)) == 2
     assert CHANGED in read_last_result(model)
     assert (workspace / "a.txt").read_text() == TEXT + "six\n"
 
 
 @pytest.mark.parametrize(("found", "is_refused"), [("new\n", False), (TEXT, False), ("edited meanwhile\n", True)])
-def test_a_write_that_is_repeated_after_a_crash_overwrites_only_what_was_shown(
+async def test_a_write_that_is_repeated_after_a_crash_overwrites_only_what_was_shown(
     tmp_path: Path, found: str, is_refused: bool
 ) -> None:
     """Whether the first attempt wrote the file is not known, so its own text is accepted too."""
@@ -293,18 +281,15 @@ def test_a_write_that_is_repeated_after_a_crash_overwrites_only_what_was_shown(
     tools = list(make_file_tools().wrapped(Stuck()))
     model = ScriptedModel(say("done"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(ask(WRITE))) as engine:
-            run_id = await engine.submit(agent(workspace=str(workspace), tools=tools), "go")
-            await gate.reached.wait()
-        (workspace / "a.txt").write_text(found)
-        async with opened(tmp_path, model) as engine:
-            engine.add_tools(*tools)
-            await engine.wait(run_id)
-            first, second = await find_start(engine, run_id)
-            assert (first.files, first.attempt, second.attempt) == (second.files, 1, 2)
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, ScriptedModel(ask(WRITE))) as engine:
+        run_id = await engine.submit(agent(workspace=str(workspace), tools=tools), "go")
+        await gate.reached.wait()
+    (workspace / "a.txt").write_text(found)
+    async with opened(tmp_path, model) as engine:
+        engine.add_tools(*tools)
+        await engine.wait(run_id)
+        first, second = await find_start(engine, run_id)
+        assert (first.files, first.attempt, second.attempt) == (second.files, 1, 2)
     assert (CHANGED in read_last_result(model)) is is_refused
     assert (workspace / "a.txt").read_text() == (found if is_refused else "new\n")
 
@@ -326,48 +311,42 @@ def read_told(server: FakeEndpoint) -> str:
     return server.requests[-1].json["messages"][-1]["content"]
 
 
-def test_an_approval_from_another_process_is_bound(tmp_path: Path) -> None:
+async def test_an_approval_from_another_process_is_bound(tmp_path: Path) -> None:
     """The run waits, its process ends, the user edits the file, and approves on the command line."""
     workspace = make_workspace(tmp_path)
 
-    async def scenario() -> None:
-        async with FakeEndpoint(asks("edit_file", path="a.txt", old="one", new="1"), says("I see.")) as server:
-            shell = Shell(tmp_path / "home", server.url)
-            configure(shell, workspace, "approvals: {default: ask, via: api}")
-            waiting = await shell("run", "change it")
-            assert waiting.code == 4, waiting.err
-            extend_a(workspace)
-            [approval] = (await shell("approvals", "list", "--json")).json
-            done = await shell("approvals", "approve", approval["approval_id"])
-            assert (done.code, done.out) == (0, "I see.\n"), done.err
-            assert CHANGED in read_told(server)
-
-    asyncio.run(scenario())
+    async with FakeEndpoint(asks("edit_file", path="a.txt", old="one", new="1"), says("I see.")) as server:
+        shell = Shell(tmp_path / "home", server.url)
+        configure(shell, workspace, "approvals: {default: ask, via: api}")
+        waiting = await shell("run", "change it")
+        assert waiting.code == 4, waiting.err
+        extend_a(workspace)
+        [approval] = (await shell("approvals", "list", "--json")).json
+        done = await shell("approvals", "approve", approval["approval_id"])
+        assert (done.code, done.out) == (0, "I see.\n"), done.err
+        assert CHANGED in read_told(server)
     assert (workspace / "a.txt").read_text() == TEXT + "six\n"
 
 
-def test_a_write_that_kill_9_interrupted_does_not_overwrite_what_the_user_wrote_since(tmp_path: Path) -> None:
+async def test_a_write_that_kill_9_interrupted_does_not_overwrite_what_the_user_wrote_since(tmp_path: Path) -> None:
     workspace = make_workspace(tmp_path)
 
-    async def scenario() -> None:
-        async with FakeEndpoint(asks("write_file", path="a.txt", content="new\n"), says("I see.")) as server:
-            shell = Shell(tmp_path / "home", server.url)
-            configure(shell, workspace, "")
-            with (workspace / "a.txt").open() as held:
-                fcntl.flock(held, fcntl.LOCK_EX)  # the tool waits for it
-                process = shell.start("run", "change it")
-                async with asyncio.timeout(HANG_SECONDS):
-                    while not list_starts(shell):  # noqa: ASYNC110 -- another process writes
-                        await asyncio.sleep(0.02)
-                process.kill()
-                await finish(process)
-                extend_a(workspace)
-            [(run_id,)] = list_starts(shell)
-            done = await shell("runs", "resume", run_id)
-            assert (done.code, done.out) == (0, "I see.\n"), done.err
-            assert CHANGED in read_told(server)
-
-    asyncio.run(scenario())
+    async with FakeEndpoint(asks("write_file", path="a.txt", content="new\n"), says("I see.")) as server:
+        shell = Shell(tmp_path / "home", server.url)
+        configure(shell, workspace, "")
+        with (workspace / "a.txt").open() as held:
+            fcntl.flock(held, fcntl.LOCK_EX)  # the tool waits for it
+            process = shell.start("run", "change it")
+            async with asyncio.timeout(HANG_SECONDS):
+                while not list_starts(shell):  # noqa: ASYNC110 -- another process writes
+                    await asyncio.sleep(0.02)
+            process.kill()
+            await finish(process)
+            extend_a(workspace)
+        [(run_id,)] = list_starts(shell)
+        done = await shell("runs", "resume", run_id)
+        assert (done.code, done.out) == (0, "I see.\n"), done.err
+        assert CHANGED in read_told(server)
     assert (workspace / "a.txt").read_text() == TEXT + "six\n"
 
 

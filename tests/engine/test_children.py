@@ -329,7 +329,7 @@ def test_a_child_run_that_cannot_start_is_reported_and_costs_nothing() -> None:
     virtually(work())
 
 
-def test_the_ceiling_of_a_tree_holds_with_many_children_spending_at_once(tmp_path: Path) -> None:
+async def test_the_ceiling_of_a_tree_holds_with_many_children_spending_at_once(tmp_path: Path) -> None:
     used = Usage(1000, 100)
     looks = count()
 
@@ -339,24 +339,21 @@ def test_the_ceiling_of_a_tree_holds_with_many_children_spending_at_once(tmp_pat
         await asyncio.sleep(0.001)
         return ask(call("look", at=f"{next(looks)}"), usage=used)
 
-    async def work() -> None:
-        (tmp_path / "home").mkdir()
-        prices = "models: {scripted/x: {prices: {input: 100, output: 1000}, max_output: 1000}}"
-        (tmp_path / "home" / "config.yaml").write_text(prices)
-        async with opened(tmp_path, FunctionModel(policy)) as engine:
-            limits = {"cost": 5.0, "max_steps": 1000}
-            hero = agent(tools=["agent_spawn", look], limits=limits, model_settings={"max_tokens": 100})
-            result = await engine.run(hero, "go")
-            costs: list[float] = []
-            for record in await engine.service.runs(limit=100):
-                [end] = of(await journal(engine, record.origin.run_id), RunEnd)
-                costs.append(end.metrics.cost)
-                assert end.outcome == ("budget_exhausted" if record.origin.parent_run_id else "stuck"), end
-            assert len(costs) == 9
-            assert 4.0 < sum(costs) <= 5.0
-            assert "agent_spawn" in result.reason  # it has failed eight times
-
-    asyncio.run(work())
+    (tmp_path / "home").mkdir()
+    prices = "models: {scripted/x: {prices: {input: 100, output: 1000}, max_output: 1000}}"
+    (tmp_path / "home" / "config.yaml").write_text(prices)
+    async with opened(tmp_path, FunctionModel(policy)) as engine:
+        limits = {"cost": 5.0, "max_steps": 1000}
+        hero = agent(tools=["agent_spawn", look], limits=limits, model_settings={"max_tokens": 100})
+        result = await engine.run(hero, "go")
+        costs: list[float] = []
+        for record in await engine.service.runs(limit=100):
+            [end] = of(await journal(engine, record.origin.run_id), RunEnd)
+            costs.append(end.metrics.cost)
+            assert end.outcome == ("budget_exhausted" if record.origin.parent_run_id else "stuck"), end
+        assert len(costs) == 9
+        assert 4.0 < sum(costs) <= 5.0
+        assert "agent_spawn" in result.reason  # it has failed eight times
 
 
 def test_shared_steps_are_counted_over_the_tree() -> None:

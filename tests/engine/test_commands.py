@@ -1,6 +1,5 @@
 """Commands of agents in the engine: stopped with all they started, never run twice, told as they are."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -49,44 +48,40 @@ def workspace(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("sandbox", ["auto", "off"])
-def test_a_cancel_ends_the_whole_tree_and_the_end_lists_it(tmp_path: Path, workspace: Path, sandbox: str) -> None:
+async def test_a_cancel_ends_the_whole_tree_and_the_end_lists_it(
+    tmp_path: Path, workspace: Path, sandbox: str
+) -> None:
     model = ScriptedModel(ask(call("bash", "c1", command=f"echo ready; {ESCAPES}")))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            run_id = await engine.submit(
-                agent(tools=["bash"], workspace=workspace, sandbox=sandbox, approvals=RUNS), "go"
-            )
-            await until(engine, run_id, "tool_call_progress")
-            await engine.cancel(run_id)
-            result = await engine.wait(run_id)
-            assert result.outcome == "cancelled"
-            assert result.stopped == ("bash (c1)",)
-            events = [event.data for event in await journal(engine, run_id)]
-        [killed] = [data for data in events if isinstance(data, ProcessKilled)]
-        assert killed.why == "cancelled"
-        assert await wait_until_ended(workspace)
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        run_id = await engine.submit(
+            agent(tools=["bash"], workspace=workspace, sandbox=sandbox, approvals=RUNS), "go"
+        )
+        await until(engine, run_id, "tool_call_progress")
+        await engine.cancel(run_id)
+        result = await engine.wait(run_id)
+        assert result.outcome == "cancelled"
+        assert result.stopped == ("bash (c1)",)
+        events = [event.data for event in await journal(engine, run_id)]
+    [killed] = [data for data in events if isinstance(data, ProcessKilled)]
+    assert killed.why == "cancelled"
+    assert await wait_until_ended(workspace)
 
 
-def test_an_interrupt_ends_a_command_with_an_unknown_outcome(tmp_path: Path, workspace: Path) -> None:
+async def test_an_interrupt_ends_a_command_with_an_unknown_outcome(tmp_path: Path, workspace: Path) -> None:
     model = ScriptedModel(ask(call("bash", "c1", command="echo ready; sleep 300")), say("went on"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            run_id = await engine.submit(agent(tools=["bash"], workspace=workspace, approvals=RUNS), "go")
-            await until(engine, run_id, "tool_call_progress")
-            await engine.interrupt(run_id)
-            await until(engine, run_id, "run_waiting")
-            assert await wait_until_ended(workspace)
-            await engine.resume(run_id)
-            assert (await engine.wait(run_id)).text == "went on"
-            events = [event.data for event in await journal(engine, run_id)]
-        [error] = [data for data in events if isinstance(data, ToolCallError)]
-        assert "outcome unknown" in error.content
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        run_id = await engine.submit(agent(tools=["bash"], workspace=workspace, approvals=RUNS), "go")
+        await until(engine, run_id, "tool_call_progress")
+        await engine.interrupt(run_id)
+        await until(engine, run_id, "run_waiting")
+        assert await wait_until_ended(workspace)
+        await engine.resume(run_id)
+        assert (await engine.wait(run_id)).text == "went on"
+        events = [event.data for event in await journal(engine, run_id)]
+    [error] = [data for data in events if isinstance(data, ToolCallError)]
+    assert "outcome unknown" in error.content
 
 
 WORKER = """
@@ -110,35 +105,38 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
-@pytest.mark.parametrize("sandbox", ["auto", "off"])
-def test_the_commands_of_a_killed_worker_end_and_are_not_repeated(
-    tmp_path: Path, workspace: Path, sandbox: str
-) -> None:
-    arguments = [sys.executable, "-c", WORKER, str(tmp_path), ESCAPES, sandbox]
+def kill_worker_during_command(folder: Path, sandbox: str, written: Path) -> str:
+    """Return the run of a worker that was killed after its command had written to a file."""
+    arguments = [sys.executable, "-c", WORKER, str(folder), ESCAPES, sandbox]
     worker = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
     assert worker.stdout is not None
     run_id = worker.stdout.readline().strip()
     give_up = time.monotonic() + patience.HANG_SECONDS
-    while not (ran := workspace / "ran.txt").exists() or not ran.read_text():
+    while not written.exists() or not written.read_text():
         assert time.monotonic() < give_up
         time.sleep(0.02)
     os.kill(worker.pid, signal.SIGKILL)
     worker.wait()
     worker.stdout.close()
+    return run_id
+
+
+@pytest.mark.parametrize("sandbox", ["auto", "off"])
+async def test_the_commands_of_a_killed_worker_end_and_are_not_repeated(
+    tmp_path: Path, workspace: Path, sandbox: str
+) -> None:
+    run_id = kill_worker_during_command(tmp_path, sandbox, workspace / "ran.txt")
     model = ScriptedModel(say("checked"))
 
-    async def scenario() -> None:
-        assert await wait_until_ended(workspace)
-        async with opened(tmp_path, model) as engine:
-            assert (await engine.wait(run_id)).text == "checked"
-        [told] = all_told(model.requests[0].conversation.messages[-1].parts)
-        assert "outcome unknown" in told.content
-
-    asyncio.run(scenario())
+    assert await wait_until_ended(workspace)
+    async with opened(tmp_path, model) as engine:
+        assert (await engine.wait(run_id)).text == "checked"
+    [told] = all_told(model.requests[0].conversation.messages[-1].parts)
+    assert "outcome unknown" in told.content
     assert (workspace / "ran.txt").read_text() == "once\n"
 
 
-def test_output_is_returned_with_the_exit_code(tmp_path: Path, workspace: Path) -> None:
+async def test_output_is_returned_with_the_exit_code(tmp_path: Path, workspace: Path) -> None:
     model = ScriptedModel(
         ask(call("bash", "c1", command="echo out; echo err >&2; exit 3")),
         ask(call("bash", "c2", command="vim notes.txt")),
@@ -147,12 +145,9 @@ def test_output_is_returned_with_the_exit_code(tmp_path: Path, workspace: Path) 
         say("done"),
     )
 
-    async def scenario() -> list[object]:
-        async with opened(tmp_path, model) as engine:
-            result = await engine.run(agent(tools=["bash"], workspace=workspace, approvals=RUNS), "go")
-            return [event.data for event in await journal(engine, result.run_id)]
-
-    events = asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        result = await engine.run(agent(tools=["bash"], workspace=workspace, approvals=RUNS), "go")
+        events = [event.data for event in await journal(engine, result.run_id)]
     [end] = [data for data in events if isinstance(data, ToolCallEnd)]
     assert end.content.startswith(f"{workspace}\n")
     assert (workspace / "here").exists()
@@ -162,7 +157,7 @@ def test_output_is_returned_with_the_exit_code(tmp_path: Path, workspace: Path) 
     assert "There is no terminal here" in errors[0].content
 
 
-def test_rules_see_every_command_of_the_line(tmp_path: Path, workspace: Path) -> None:
+async def test_rules_see_every_command_of_the_line(tmp_path: Path, workspace: Path) -> None:
     lines = [
         "git --version",
         "git --version; touch a",
@@ -179,19 +174,16 @@ def test_rules_see_every_command_of_the_line(tmp_path: Path, workspace: Path) ->
         tools=["bash"], workspace=workspace, approvals={"default": "ask", "rules": rules}, limits={"max_steps": 20}
     )
 
-    async def scenario() -> list[object]:
-        async with opened(tmp_path, model) as engine:
-            result = await engine.run(hero, "go")
-            return [event.data for event in await journal(engine, result.run_id)]
-
-    events = asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        result = await engine.run(hero, "go")
+        events = [event.data for event in await journal(engine, result.run_id)]
     assert len([data for data in events if isinstance(data, ToolCallEnd)]) == 1, "only the first may run"
     denials = [data for data in events if isinstance(data, ToolCallError)]
     assert {data.kind for data in denials} == {"denied"}
     assert list(workspace.iterdir()) == []
 
 
-def test_a_rule_whose_examples_are_wrong_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+async def test_a_rule_whose_examples_are_wrong_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     rules = [
         {"tool": "bash", "match": "rm *", "do": "deny", "examples": {"match": ["ls; rm x"], "no_match": ["rm"]}}
     ]
@@ -202,12 +194,9 @@ def test_a_rule_whose_examples_are_wrong_is_refused_before_anything_is_written(t
     rules += [{**exact, "examples": examples}]
     longer = [{**exact, "examples": {"match": [f"{line}0"]}}]
 
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(say("fine"))) as engine:
-            assert (await engine.run(agent(tools=["bash"], approvals={"rules": rules}), "go")).text == "fine"
-            with pytest.raises(treadle.TreadleError, match="does not match its example `mv x y`"):
-                await engine.submit(agent(tools=["bash"], approvals={"rules": wrong}), "go")
-            with pytest.raises(treadle.TreadleError, match=r"does not match its example `make test \| tail -30`"):
-                await engine.submit(agent(tools=["bash"], approvals={"rules": longer}), "go")
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, ScriptedModel(say("fine"))) as engine:
+        assert (await engine.run(agent(tools=["bash"], approvals={"rules": rules}), "go")).text == "fine"
+        with pytest.raises(treadle.TreadleError, match="does not match its example `mv x y`"):
+            await engine.submit(agent(tools=["bash"], approvals={"rules": wrong}), "go")
+        with pytest.raises(treadle.TreadleError, match=r"does not match its example `make test \| tail -30`"):
+            await engine.submit(agent(tools=["bash"], approvals={"rules": longer}), "go")

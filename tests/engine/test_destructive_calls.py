@@ -1,6 +1,5 @@
 """Destructive calls: the approval carries the warning, and approves this call and no other."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -23,27 +22,24 @@ ASKS: dict[str, Any] = {"approvals": {"default": "ask"}, "sandbox": "off"}
 TOOL = Bash(ShellCommands())
 
 
-def test_a_destructive_call_can_be_approved_only_once(tmp_path: Path) -> None:
+async def test_a_destructive_call_can_be_approved_only_once(tmp_path: Path) -> None:
     line = "rm -rf ./data"
     model = ScriptedModel(ask(call("bash", "c1", command=line)), say("done"))
     workspace = tmp_path / "work"
     (workspace / "data").mkdir(parents=True)
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            run_id = await engine.submit(agent(tools=["bash"], workspace=str(workspace), **ASKS), "go", **TERMINAL)
-            request = await wait_for_approval(engine, run_id)
-            assert request.destructive == "`rm -rf ./data` removes folders with everything in them"
-            assert request.pattern is None, "no grant is offered"
-            with pytest.raises(UsageError, match="only once"):
-                await engine.decide(request.approval_id, "approve", remember="session")
-            service = engine.service.approval_service
-            assert "no rule" in str(await service.explain_rule(request.approval_id, f"exactly: {line}"))
-            await engine.decide(request.approval_id, "approve")
-            assert (await engine.wait(run_id)).text == "done"
-            assert not (workspace / "data").exists()
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        run_id = await engine.submit(agent(tools=["bash"], workspace=str(workspace), **ASKS), "go", **TERMINAL)
+        request = await wait_for_approval(engine, run_id)
+        assert request.destructive == "`rm -rf ./data` removes folders with everything in them"
+        assert request.pattern is None, "no grant is offered"
+        with pytest.raises(UsageError, match="only once"):
+            await engine.decide(request.approval_id, "approve", remember="session")
+        service = engine.service.approval_service
+        assert "no rule" in str(await service.explain_rule(request.approval_id, f"exactly: {line}"))
+        await engine.decide(request.approval_id, "approve")
+        assert (await engine.wait(run_id)).text == "done"
+        assert not (workspace / "data").exists()
 
 
 @pytest.mark.parametrize(

@@ -43,18 +43,15 @@ def make_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pace, "pause", pause)
 
 
-def test_durable_events_are_shown_at_once_and_live_events_are_gathered() -> None:
-    async def work() -> None:
-        of = hub()
-        with of.subscribe(ORIGIN.run_id, gather_seconds=10 * HANG_SECONDS) as reader:
-            waiting = asyncio.create_task(take_sequences(reader))
-            await asyncio.sleep(0)
-            reader.show(event(of, 1, Token(1, 1, 0, "a")))
-            reader.offer([event(of, 2)])
-            reader.offer([event(of, 3)])
-            assert await asyncio.wait_for(waiting, HANG_SECONDS) == [1, 2, 3]
-
-    asyncio.run(work())
+async def test_durable_events_are_shown_at_once_and_live_events_are_gathered() -> None:
+    of = hub()
+    with of.subscribe(ORIGIN.run_id, gather_seconds=10 * HANG_SECONDS) as reader:
+        waiting = asyncio.create_task(take_sequences(reader))
+        await asyncio.sleep(0)
+        reader.show(event(of, 1, Token(1, 1, 0, "a")))
+        reader.offer([event(of, 2)])
+        reader.offer([event(of, 3)])
+        assert await asyncio.wait_for(waiting, HANG_SECONDS) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("gather_seconds", [0.0, 0.02])

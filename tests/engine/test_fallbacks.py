@@ -41,25 +41,22 @@ async def look(place: str) -> str:
     return f"nothing in {place}"
 
 
-def test_the_next_model_takes_over_for_the_rest_of_the_run(tmp_path: Path) -> None:
+async def test_the_next_model_takes_over_for_the_rest_of_the_run(tmp_path: Path) -> None:
     first, second = ScriptedModel(REFUSED), ScriptedModel(ask(call("look", place="hall")), say("done"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, first) as engine:
-            add_fallbacks(engine, second)
-            result = await engine.run(agent(tools=[look], **FALLBACKS), "go")
-            events = [event.data for event in await journal(engine, result.run_id)]
-        assert (result.outcome, result.text) == ("completed", "done")
-        [fallback] = [data for data in events if isinstance(data, LlmFallback)]
-        assert (fallback.provider, fallback.model, fallback.to) == ("scripted", "x", "second/y")
-        assert "the key is wrong" in fallback.reason
-        asked = [(data.provider, data.model, data.step) for data in events if isinstance(data, LlmRequest)]
-        assert asked == [("scripted", "x", 1), ("second", "y", 1), ("second", "y", 2)]
-        resolved = [(data.route, data.reason) for data in events if isinstance(data, ModelResolved)]
-        assert [route for route, _ in resolved] == ["scripted/x", "second/y"]
-        assert "a fallback" in resolved[1][1]
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, first) as engine:
+        add_fallbacks(engine, second)
+        result = await engine.run(agent(tools=[look], **FALLBACKS), "go")
+        events = [event.data for event in await journal(engine, result.run_id)]
+    assert (result.outcome, result.text) == ("completed", "done")
+    [fallback] = [data for data in events if isinstance(data, LlmFallback)]
+    assert (fallback.provider, fallback.model, fallback.to) == ("scripted", "x", "second/y")
+    assert "the key is wrong" in fallback.reason
+    asked = [(data.provider, data.model, data.step) for data in events if isinstance(data, LlmRequest)]
+    assert asked == [("scripted", "x", 1), ("second", "y", 1), ("second", "y", 2)]
+    resolved = [(data.route, data.reason) for data in events if isinstance(data, ModelResolved)]
+    assert [route for route, _ in resolved] == ["scripted/x", "second/y"]
+    assert "a fallback" in resolved[1][1]
 
 
 def test_retries_precede_fallbacks_and_each_model_has_its_own() -> None:
@@ -79,47 +76,38 @@ def test_retries_precede_fallbacks_and_each_model_has_its_own() -> None:
     virtually(scenario())
 
 
-def test_the_run_ends_with_the_last_error_when_no_fallback_is_left(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(REFUSED)) as engine:
-            add_fallbacks(
-                engine,
-                ScriptedModel(REFUSED),
-                ScriptedModel(ScriptedFailure("billing", "no money", False, next_model=True)),
-            )
-            result = await engine.run(agent(**FALLBACKS), "go")
-        assert (result.outcome, result.status) == ("model_error", "failed")
-        assert "no money" in result.reason
-
-    asyncio.run(scenario())
+async def test_the_run_ends_with_the_last_error_when_no_fallback_is_left(tmp_path: Path) -> None:
+    async with opened(tmp_path, ScriptedModel(REFUSED)) as engine:
+        add_fallbacks(
+            engine,
+            ScriptedModel(REFUSED),
+            ScriptedModel(ScriptedFailure("billing", "no money", False, next_model=True)),
+        )
+        result = await engine.run(agent(**FALLBACKS), "go")
+    assert (result.outcome, result.status) == ("model_error", "failed")
+    assert "no money" in result.reason
 
 
-def test_a_failure_that_no_other_model_would_fix_ends_the_run(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(
-            tmp_path, ScriptedModel(ScriptedFailure("overflow", "too long", False, compact=True))
-        ) as engine:
-            add_fallbacks(engine, ScriptedModel())
-            result = await engine.run(agent(**FALLBACKS), "go")
-        assert (result.outcome, result.status) == ("context_overflow", "failed")
-
-    asyncio.run(scenario())
+async def test_a_failure_that_no_other_model_would_fix_ends_the_run(tmp_path: Path) -> None:
+    async with opened(
+        tmp_path, ScriptedModel(ScriptedFailure("overflow", "too long", False, compact=True))
+    ) as engine:
+        add_fallbacks(engine, ScriptedModel())
+        result = await engine.run(agent(**FALLBACKS), "go")
+    assert (result.outcome, result.status) == ("context_overflow", "failed")
 
 
-def test_an_unavailable_fallback_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unavailable_fallback_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(REFUSED)) as engine:
-            engine.add_model("third", ScriptedModel(say("here")))
-            result = await engine.run(agent(fallbacks=["openai/y", "third/z"]), "go")
-            events = [event.data for event in await journal(engine, result.run_id)]
-        assert result.text == "here"
-        fallbacks = [data for data in events if isinstance(data, LlmFallback)]
-        assert [data.to for data in fallbacks] == ["openai/y", "third/z"]
-        assert "provider openai needs a key" in fallbacks[1].reason
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, ScriptedModel(REFUSED)) as engine:
+        engine.add_model("third", ScriptedModel(say("here")))
+        result = await engine.run(agent(fallbacks=["openai/y", "third/z"]), "go")
+        events = [event.data for event in await journal(engine, result.run_id)]
+    assert result.text == "here"
+    fallbacks = [data for data in events if isinstance(data, LlmFallback)]
+    assert [data.to for data in fallbacks] == ["openai/y", "third/z"]
+    assert "provider openai needs a key" in fallbacks[1].reason
 
 
 def test_text_that_was_shown_before_a_fallback_is_void() -> None:
@@ -140,23 +128,20 @@ def test_text_that_was_shown_before_a_fallback_is_void() -> None:
     virtually(scenario())
 
 
-def test_a_resumed_run_continues_with_its_fallback(tmp_path: Path) -> None:
+async def test_a_resumed_run_continues_with_its_fallback(tmp_path: Path) -> None:
     """What was fallen back to is in the journal, not in memory."""
 
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(REFUSED)) as engine:
-            second = ScriptedModel(ScriptedFailure(next_model=True, retry_after=3600.0))
-            add_fallbacks(engine, second)
-            run_id = await engine.submit(agent(**FALLBACKS), "go")
-            async for event in engine.events(run_id):
-                if isinstance(event.data, RunWaiting):
-                    break
-        async with opened(tmp_path, ScriptedModel()) as engine:
-            add_fallbacks(engine, ScriptedModel(say("later")))
-            await engine.steer(run_id, "now, please")
-            assert (await engine.wait(run_id)).text == "later"
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, ScriptedModel(REFUSED)) as engine:
+        second = ScriptedModel(ScriptedFailure(next_model=True, retry_after=3600.0))
+        add_fallbacks(engine, second)
+        run_id = await engine.submit(agent(**FALLBACKS), "go")
+        async for event in engine.events(run_id):
+            if isinstance(event.data, RunWaiting):
+                break
+    async with opened(tmp_path, ScriptedModel()) as engine:
+        add_fallbacks(engine, ScriptedModel(say("later")))
+        await engine.steer(run_id, "now, please")
+        assert (await engine.wait(run_id)).text == "later"
 
 
 # ── The breaker ────────────────────────────────────────────────────────────────────────────────────
@@ -248,85 +233,67 @@ def test_errors_not_caused_by_the_model_do_not_open_its_breaker() -> None:
 # ── Other ways to try again ────────────────────────────────────────────────────────────────────────
 
 
-def test_a_refused_conversation_is_sent_again_in_plain_form(tmp_path: Path) -> None:
+async def test_a_refused_conversation_is_sent_again_in_plain_form(tmp_path: Path) -> None:
     refused = ScriptedFailure("invalid_request", "tool_use ids must be unique", False, repair=True, next_model=True)
     model = ScriptedModel(ask(call("look", place="x"), thinking="hm"), refused, say("done"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            result = await engine.run(agent(tools=[look]), "go")
-            events = [event.data for event in await journal(engine, result.run_id)]
-        assert result.text == "done"
-        assert [request.plain for request in model.requests] == [False, False, True]
-        [retry] = [data for data in events if isinstance(data, LlmRetry)]
-        assert (retry.plain, retry.delay_ms) == (True, 0)
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        result = await engine.run(agent(tools=[look]), "go")
+        events = [event.data for event in await journal(engine, result.run_id)]
+    assert result.text == "done"
+    assert [request.plain for request in model.requests] == [False, False, True]
+    [retry] = [data for data in events if isinstance(data, LlmRetry)]
+    assert (retry.plain, retry.delay_ms) == (True, 0)
 
 
-def test_a_conversation_is_repaired_once_and_then_another_model_is_called(tmp_path: Path) -> None:
+async def test_a_conversation_is_repaired_once_and_then_another_model_is_called(tmp_path: Path) -> None:
     refused = ScriptedFailure("invalid_request", "still wrong", False, repair=True, next_model=True)
 
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(refused, refused)) as engine:
-            add_fallbacks(engine, ScriptedModel(say("fine")))
-            result = await engine.run(agent(**FALLBACKS), "go")
-        assert result.text == "fine"
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, ScriptedModel(refused, refused)) as engine:
+        add_fallbacks(engine, ScriptedModel(say("fine")))
+        result = await engine.run(agent(**FALLBACKS), "go")
+    assert result.text == "fine"
 
 
-def test_another_key_is_tried_at_once_and_does_not_count_as_a_retry(tmp_path: Path) -> None:
+async def test_another_key_is_tried_at_once_and_does_not_count_as_a_retry(tmp_path: Path) -> None:
     limited = ScriptedFailure("rate_limited", "slow down", True, retry_after=0.0, next_key=True)
     model = ScriptedModel(*[limited] * 5, say("done"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            result = await engine.run(agent(), "go")
-        assert (result.text, result.metrics.model_calls) == ("done", 6)
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        result = await engine.run(agent(), "go")
+    assert (result.text, result.metrics.model_calls) == ("done", 6)
 
 
 @pytest.mark.parametrize("kind", ["auth", "not_found", "server", "billing"])
-def test_the_error_says_why_the_fallback_was_used(tmp_path: Path, kind: str) -> None:
-    async def scenario() -> None:
-        failure = ScriptedFailure(kind, f"because of {kind}", False, next_model=True)  # pyright: ignore[reportArgumentType] -- a kind
-        async with opened(tmp_path, ScriptedModel(failure)) as engine:
-            add_fallbacks(engine, ScriptedModel(say("ok")))
-            result = await engine.run(agent(**FALLBACKS), "go")
-            events = [event.data for event in await journal(engine, result.run_id)]
-        [error] = [data for data in events if isinstance(data, LlmError)]
-        assert (error.kind, error.next_model) == (kind, True)
-        assert isinstance(events[-1], RunEnd)
-
-    asyncio.run(scenario())
+async def test_the_error_says_why_the_fallback_was_used(tmp_path: Path, kind: str) -> None:
+    failure = ScriptedFailure(kind, f"because of {kind}", False, next_model=True)  # pyright: ignore[reportArgumentType] -- a kind
+    async with opened(tmp_path, ScriptedModel(failure)) as engine:
+        add_fallbacks(engine, ScriptedModel(say("ok")))
+        result = await engine.run(agent(**FALLBACKS), "go")
+        events = [event.data for event in await journal(engine, result.run_id)]
+    [error] = [data for data in events if isinstance(data, LlmError)]
+    assert (error.kind, error.next_model) == (kind, True)
+    assert isinstance(events[-1], RunEnd)
 
 
-def test_a_run_without_usable_fallbacks_ends_with_the_first_error(
+async def test_a_run_without_usable_fallbacks_ends_with_the_first_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(REFUSED)) as engine:
-            result = await engine.run(agent(fallbacks=["openai/y"]), "go")
-        assert result.outcome == "model_error"
-        assert "the key is wrong" in result.reason
-        assert "provider openai needs a key" in result.reason
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, ScriptedModel(REFUSED)) as engine:
+        result = await engine.run(agent(fallbacks=["openai/y"]), "go")
+    assert result.outcome == "model_error"
+    assert "the key is wrong" in result.reason
+    assert "provider openai needs a key" in result.reason
 
 
-def test_an_unusable_fallback_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel()) as engine:
-            add_fallbacks(engine, ScriptedModel())
-            with pytest.raises(UsageError, match="no provider is called `secnd`; did you mean `second`"):
-                await engine.submit(agent(fallbacks=["second/y", "secnd/y"]), "go")
-            assert await engine.service.runs() == []
-
-    asyncio.run(scenario())
+async def test_an_unusable_fallback_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    async with opened(tmp_path, ScriptedModel()) as engine:
+        add_fallbacks(engine, ScriptedModel())
+        with pytest.raises(UsageError, match="no provider is called `secnd`; did you mean `second`"):
+            await engine.submit(agent(fallbacks=["second/y", "secnd/y"]), "go")
+        assert await engine.service.runs() == []
 
 
 def test_other_keys_are_tried_a_limited_number_of_times() -> None:
@@ -341,15 +308,12 @@ def test_other_keys_are_tried_a_limited_number_of_times() -> None:
     virtually(scenario())
 
 
-def test_an_excessive_retry_after_is_not_waited_for(tmp_path: Path) -> None:
+async def test_an_excessive_retry_after_is_not_waited_for(tmp_path: Path) -> None:
     tomorrow = ScriptedFailure("rate_limited", "come back tomorrow", True, retry_after=86_400.0, next_model=True)
 
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(tomorrow)) as engine:
-            add_fallbacks(engine, ScriptedModel(say("now")))
-            assert (await engine.run(agent(**FALLBACKS), "go")).text == "now"
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, ScriptedModel(tomorrow)) as engine:
+        add_fallbacks(engine, ScriptedModel(say("now")))
+        assert (await engine.run(agent(**FALLBACKS), "go")).text == "now"
 
 
 def test_a_deadline_does_not_wait_for_a_breaker() -> None:
@@ -365,7 +329,7 @@ def test_a_deadline_does_not_wait_for_a_breaker() -> None:
     virtually(scenario())
 
 
-def test_a_probe_interrupted_by_closing_the_engine_is_abandoned(tmp_path: Path) -> None:
+async def test_a_probe_interrupted_by_closing_the_engine_is_abandoned(tmp_path: Path) -> None:
     model = FunctionModel(lambda _: Silence("so far"))
 
     async def scenario() -> None:
@@ -378,4 +342,4 @@ def test_a_probe_interrupted_by_closing_the_engine_is_abandoned(tmp_path: Path) 
             assert breaker.wait(0.0) is not None, "the probe is out"
         assert breaker.wait(0.0) is None
 
-    asyncio.run(scenario())
+    await scenario()

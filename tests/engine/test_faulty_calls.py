@@ -1,6 +1,5 @@
 """A call that could not succeed is answered at once, and no reviewer is asked."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -56,21 +55,18 @@ TOOLS = ["@files", "bash", "web_fetch", "memory_save"]
 
 
 @pytest.mark.parametrize(("faulty", "told"), FAULTS)
-def test_a_call_that_cannot_succeed_asks_no_reviewer(tmp_path: Path, faulty: Any, told: str) -> None:
+async def test_a_call_that_cannot_succeed_asks_no_reviewer(tmp_path: Path, faulty: Any, told: str) -> None:
     model = ScriptedModel(ask(faulty), say("done"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            hero = agent(tools=TOOLS, workspace=str(fill(tmp_path)), **ASKS)
-            run_id = await engine.submit(hero, "go", **TERMINAL)
-            assert (await engine.wait(run_id)).text == "done"
-            events = [event.data for event in await journal(engine, run_id)]
-            assert not [data for data in events if isinstance(data, ApprovalRequested)]
-            assert [data for data in events if isinstance(data, ToolCallError)]
-            assert told in read_last_result(model)
-            assert (await engine.service.replay(RunId(run_id))).is_same
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        hero = agent(tools=TOOLS, workspace=str(fill(tmp_path)), **ASKS)
+        run_id = await engine.submit(hero, "go", **TERMINAL)
+        assert (await engine.wait(run_id)).text == "done"
+        events = [event.data for event in await journal(engine, run_id)]
+        assert not [data for data in events if isinstance(data, ApprovalRequested)]
+        assert [data for data in events if isinstance(data, ToolCallError)]
+        assert told in read_last_result(model)
+        assert (await engine.service.replay(RunId(run_id))).is_same
 
 
 @pytest.mark.parametrize(
@@ -89,32 +85,26 @@ def test_a_call_that_cannot_succeed_asks_no_reviewer(tmp_path: Path, faulty: Any
         call("read_file", "c1", path=".env"),
     ],
 )
-def test_other_calls_ask(tmp_path: Path, possible: Any) -> None:
+async def test_other_calls_ask(tmp_path: Path, possible: Any) -> None:
     model = ScriptedModel(ask(possible), say("done"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            workspace = fill(tmp_path)
-            run_id = await engine.submit(agent(tools=TOOLS, workspace=str(workspace), **ASKS), "go", **TERMINAL)
-            await wait_for_approval(engine, run_id)
-            assert not (workspace / "new").exists()
-            assert (workspace / "a.txt").read_text() == "one\ntwo two\n"
-            await engine.cancel(run_id)
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        workspace = fill(tmp_path)
+        run_id = await engine.submit(agent(tools=TOOLS, workspace=str(workspace), **ASKS), "go", **TERMINAL)
+        await wait_for_approval(engine, run_id)
+        assert not (workspace / "new").exists()
+        assert (workspace / "a.txt").read_text() == "one\ntwo two\n"
+        await engine.cancel(run_id)
 
 
 @pytest.mark.parametrize(("settings", "is_shown"), [(READS, True), (ASKS, False)])
-def test_an_edit_shows_the_file_only_to_an_agent_that_may_read_it(
+async def test_an_edit_shows_the_file_only_to_an_agent_that_may_read_it(
     tmp_path: Path, settings: dict[str, Any], is_shown: bool
 ) -> None:
     model = ScriptedModel(ask(edit("a.txt", "two  two")), say("done"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            hero = agent(tools=TOOLS, workspace=str(fill(tmp_path)), **settings)
-            assert (await engine.run(hero, "go", **TERMINAL)).text == "done"
-            assert ("was not found" in read_last_result(model)) is is_shown
-            assert ("2\ttwo two" in read_last_result(model) or "two two" in read_last_result(model)) is is_shown
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        hero = agent(tools=TOOLS, workspace=str(fill(tmp_path)), **settings)
+        assert (await engine.run(hero, "go", **TERMINAL)).text == "done"
+        assert ("was not found" in read_last_result(model)) is is_shown
+        assert ("2\ttwo two" in read_last_result(model) or "two two" in read_last_result(model)) is is_shown

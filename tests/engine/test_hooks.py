@@ -27,7 +27,9 @@ class Echo:
         self.tool = echo
 
 
-def run(folder: Path, *hooks: treadle.Hook, text: str = "hello") -> tuple[Echo, str, list[str], treadle.Result]:
+async def run(
+    folder: Path, *hooks: treadle.Hook, text: str = "hello"
+) -> tuple[Echo, str, list[str], treadle.Result]:
     """Run a script. Return the text, the results that the model got, and the types of the events."""
     echo, model = Echo(), ScriptedModel(ask(call("echo", "c1", text=text)), say("done"))
 
@@ -37,7 +39,7 @@ def run(folder: Path, *hooks: treadle.Hook, text: str = "hello") -> tuple[Echo, 
             result = await engine.run(agent(tools=[echo.tool]), "go")
             return types(await journal(engine, result.run_id)), result
 
-    kinds, result = asyncio.run(scenario())
+    kinds, result = await scenario()
     [told] = all_told(model.requests[-1].conversation.messages[-1].parts)
     return echo, told.content, kinds, result
 
@@ -74,33 +76,33 @@ class OtherToolsHook(PoliteHook):
     tools = "other_*"
 
 
-def test_a_hook_can_change_arguments_and_results(tmp_path: Path) -> None:
-    echo, told, _, _ = run(tmp_path, ShoutingHook())
+async def test_a_hook_can_change_arguments_and_results(tmp_path: Path) -> None:
+    echo, told, _, _ = await run(tmp_path, ShoutingHook())
     assert (echo.said, told) == (["hello!"], "HELLO!")
 
 
-def test_hooks_run_in_the_order_they_were_added(tmp_path: Path) -> None:
-    echo, told, _, _ = run(tmp_path, ShoutingHook(), ShoutingHook())
+async def test_hooks_run_in_the_order_they_were_added(tmp_path: Path) -> None:
+    echo, told, _, _ = await run(tmp_path, ShoutingHook(), ShoutingHook())
     assert (echo.said, told) == (["hello!!"], "HELLO!!")
 
 
-def test_a_hook_may_block(tmp_path: Path) -> None:
-    echo, told, kinds, result = run(tmp_path, PoliteHook())
+async def test_a_hook_may_block(tmp_path: Path) -> None:
+    echo, told, kinds, result = await run(tmp_path, PoliteHook())
     assert (echo.said, result.text) == ([], "done")
     assert told == "`echo` was not run: say please"
     assert "hook_blocked" in kinds
     assert "tool_call_start" not in kinds
 
 
-def test_a_hook_sees_only_its_own_tools(tmp_path: Path) -> None:
-    echo, _, _, _ = run(tmp_path, OtherToolsHook())
+async def test_a_hook_sees_only_its_own_tools(tmp_path: Path) -> None:
+    echo, _, _, _ = await run(tmp_path, OtherToolsHook())
     assert echo.said == ["hello"]
 
 
 @pytest.mark.parametrize("where", ["before", "after"])
-def test_a_hook_that_fails_blocks(tmp_path: Path, where: str) -> None:
+async def test_a_hook_that_fails_blocks(tmp_path: Path, where: str) -> None:
     """What guards something must not be passed by breaking it."""
-    echo, told, kinds, _ = run(tmp_path, BrokenHook(where))
+    echo, told, kinds, _ = await run(tmp_path, BrokenHook(where))
     assert echo.said == ([] if where == "before" else ["hello"])
     assert "the hook BrokenHook failed: LookupError: no idea" in told
     assert "hello" not in told, "the result is withheld"
@@ -125,28 +127,25 @@ def test_a_hook_that_does_not_answer_blocks() -> None:
     virtually(scenario())
 
 
-def test_rewritten_arguments_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
+async def test_rewritten_arguments_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
     class Odd(treadle.Hook):
         async def before(self, call: HookedCall) -> Rewrite:
             return Rewrite({"txt": 1})
 
-    echo, told, _, _ = run(tmp_path, Odd())
+    echo, told, _, _ = await run(tmp_path, Odd())
     assert echo.said == []
     assert "unknown parameter `txt`" in told
 
 
-def test_an_approval_covers_the_arguments_changed_by_a_hook(tmp_path: Path) -> None:
+async def test_an_approval_covers_the_arguments_changed_by_a_hook(tmp_path: Path) -> None:
     echo, model = Echo(), ScriptedModel(ask(call("echo", "c1", text="hello")), say("done"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            engine.add_hooks(ShoutingHook())
-            callbacks = treadle.Callbacks(on_approval=lambda event: "approve")
-            hero = agent(tools=[echo.tool], approvals={"default": "ask"})
-            result = await engine.run(hero, "go", callbacks)
-            events = [event.data for event in await journal(engine, result.run_id)]
-        assert echo.said == ["hello!"], "and the hook is not asked a second time"
-        [start] = [data for data in events if isinstance(data, ToolCallStart)]
-        assert start.arguments == '{"text":"hello!"}'
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        engine.add_hooks(ShoutingHook())
+        callbacks = treadle.Callbacks(on_approval=lambda event: "approve")
+        hero = agent(tools=[echo.tool], approvals={"default": "ask"})
+        result = await engine.run(hero, "go", callbacks)
+        events = [event.data for event in await journal(engine, result.run_id)]
+    assert echo.said == ["hello!"], "and the hook is not asked a second time"
+    [start] = [data for data in events if isinstance(data, ToolCallStart)]
+    assert start.arguments == '{"text":"hello!"}'

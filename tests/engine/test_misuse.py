@@ -40,19 +40,18 @@ class OddTool:
         return self._result
 
 
-def run_tool(folder: Path, *tools: Any, hooks: tuple[treadle.Hook, ...] = (), **more: Any) -> tuple[str, list[str]]:
+async def run_tool(
+    folder: Path, *tools: Any, hooks: tuple[treadle.Hook, ...] = (), **more: Any
+) -> tuple[str, list[str]]:
     """Return the result of a call of the first tool as the model sees it, and the types of the events."""
     name = tools[0].spec.name
     model = ScriptedModel(ask(call(name, "c1")), say("done"))
 
-    async def scenario() -> list[str]:
-        async with opened(folder, model) as engine:
-            engine.add_hooks(*hooks)
-            result = await engine.run(agent(tools=list(tools), **more), "go")
-            assert result.text == "done"
-            return types(await journal(engine, result.run_id))
-
-    kinds = asyncio.run(scenario())
+    async with opened(folder, model) as engine:
+        engine.add_hooks(*hooks)
+        result = await engine.run(agent(tools=list(tools), **more), "go")
+        assert result.text == "done"
+        kinds = types(await journal(engine, result.run_id))
     assert "run_recovered" not in kinds, "the engine itself did not fail"
     [told] = all_told(model.requests[-1].conversation.messages[-1].parts)
     return told.content, kinds
@@ -69,13 +68,13 @@ NONSENSE: list[Any] = [
 
 
 @pytest.mark.parametrize("result", NONSENSE, ids=str)
-def test_a_tool_that_returns_an_invalid_result_has_failed(tmp_path: Path, result: Any) -> None:
-    told, _ = run_tool(tmp_path, OddTool(result))
+async def test_a_tool_that_returns_an_invalid_result_has_failed(tmp_path: Path, result: Any) -> None:
+    told, _ = await run_tool(tmp_path, OddTool(result))
     assert "`odd` failed: TypeError: it returned" in told
 
 
-def test_a_tool_whose_subjects_fail_does_not_run(tmp_path: Path) -> None:
-    told, kinds = run_tool(tmp_path, OddTool("ran", LookupError("no idea")), approvals={"default": "ask"})
+async def test_a_tool_whose_subjects_fail_does_not_run(tmp_path: Path) -> None:
+    told, kinds = await run_tool(tmp_path, OddTool("ran", LookupError("no idea")), approvals={"default": "ask"})
     assert "LookupError: no idea" in told
     assert "tool_call_start" not in kinds
 
@@ -118,19 +117,19 @@ class PlainHook(treadle.Hook):
     ],
     ids=["false", "a word", "a mapping", "no JSON", "no object", "cancelled", "exit", "not async"],
 )
-def test_a_hook_with_an_invalid_answer_blocks(tmp_path: Path, hook: treadle.Hook) -> None:
-    told, kinds = run_tool(tmp_path, fine, hooks=(hook,))
+async def test_a_hook_with_an_invalid_answer_blocks(tmp_path: Path, hook: treadle.Hook) -> None:
+    told, kinds = await run_tool(tmp_path, fine, hooks=(hook,))
     assert "`fine` was not run" in told
     assert "tool_call_start" not in kinds
 
 
 @pytest.mark.parametrize("after", ["text", b"x", 5])
-def test_an_invalid_replacement_by_a_hook_withholds_the_result(tmp_path: Path, after: Any) -> None:
-    told, _ = run_tool(tmp_path, fine, hooks=(AnsweringHook(after=after),))
+async def test_an_invalid_replacement_by_a_hook_withholds_the_result(tmp_path: Path, after: Any) -> None:
+    told, _ = await run_tool(tmp_path, fine, hooks=(AnsweringHook(after=after),))
     assert "its result is withheld" in told
 
 
-def test_a_hook_cannot_change_the_arguments_in_place(tmp_path: Path) -> None:
+async def test_a_hook_cannot_change_the_arguments_in_place(tmp_path: Path) -> None:
     said: list[str] = []
 
     @treadle.tool(effect="none")
@@ -144,12 +143,9 @@ def test_a_hook_cannot_change_the_arguments_in_place(tmp_path: Path) -> None:
 
     model = ScriptedModel(ask(call("echo", "c1", text="as it was")), say("done"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            engine.add_hooks(Sly())
-            await engine.run(agent(tools=[echo]), "go")
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        engine.add_hooks(Sly())
+        await engine.run(agent(tools=[echo]), "go")
     assert said == ["as it was"]
 
 
@@ -189,110 +185,91 @@ async def post(letter: str) -> str:
         {"arguments": {"letter": 5}},
     ],
 )
-def test_a_wrong_decision_is_refused_and_the_right_one_still_counts(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    async def scenario() -> None:
-        model = ScriptedModel(ask(call("post", "c1", letter="x")), say("done"))
-        async with opened(tmp_path, model) as engine:
-            run_id = await engine.submit(agent(tools=[post], approvals={"default": "ask"}), "go", **TERMINAL)
-            asked = await until(engine, run_id, "approval_requested")
-            assert isinstance(asked.data, ApprovalRequested)
-            answer: dict[str, Any] = {"decision": "approve", **wrong}
-            with pytest.raises((UsageError, TypeError)):
-                await engine.decide(asked.data.approval_id, **answer)
-            await engine.decide(asked.data.approval_id, "approve")
-            assert (await engine.wait(run_id)).text == "done"
-
-    asyncio.run(scenario())
-
-
-def test_an_invalid_steer_mode_or_asker_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(ask(call("post", "c1", letter="x")))) as engine:
-            with pytest.raises(UsageError):
-                await engine.submit(agent(tools=[post]), "go", asker="me")  # pyright: ignore[reportArgumentType] -- nonsense
-            assert await engine.service.runs() == []
-            run_id = await engine.submit(agent(tools=[post], approvals={"default": "ask"}), "go", **TERMINAL)
-            await until(engine, run_id, "run_waiting")
-            with pytest.raises(UsageError):
-                await engine.steer(run_id, "hi", "now")  # pyright: ignore[reportArgumentType] -- nonsense
-            await engine.cancel(run_id)
-            assert (await engine.wait(run_id)).outcome == "cancelled"
-
-    asyncio.run(scenario())
+async def test_a_wrong_decision_is_refused_and_the_right_one_still_counts(
+    tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    model = ScriptedModel(ask(call("post", "c1", letter="x")), say("done"))
+    async with opened(tmp_path, model) as engine:
+        run_id = await engine.submit(agent(tools=[post], approvals={"default": "ask"}), "go", **TERMINAL)
+        asked = await until(engine, run_id, "approval_requested")
+        assert isinstance(asked.data, ApprovalRequested)
+        answer: dict[str, Any] = {"decision": "approve", **wrong}
+        with pytest.raises((UsageError, TypeError)):
+            await engine.decide(asked.data.approval_id, **answer)
+        await engine.decide(asked.data.approval_id, "approve")
+        assert (await engine.wait(run_id)).text == "done"
 
 
-def test_a_rule_for_an_unknown_tool_is_refused(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel()) as engine:
-            with pytest.raises(UsageError, match="`bsh`, which is not a known tool"):
-                await engine.submit(agent(approvals={"rules": [{"tool": "bsh", "do": "deny"}]}), "go")
-            with pytest.raises(UsageError, match="is not a folder"):
-                await engine.submit(agent(workspace=tmp_path / "nowhere"), "go")
+async def test_an_invalid_steer_mode_or_asker_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    async with opened(tmp_path, ScriptedModel(ask(call("post", "c1", letter="x")))) as engine:
+        with pytest.raises(UsageError):
+            await engine.submit(agent(tools=[post]), "go", asker="me")  # pyright: ignore[reportArgumentType] -- nonsense
+        assert await engine.service.runs() == []
+        run_id = await engine.submit(agent(tools=[post], approvals={"default": "ask"}), "go", **TERMINAL)
+        await until(engine, run_id, "run_waiting")
+        with pytest.raises(UsageError):
+            await engine.steer(run_id, "hi", "now")  # pyright: ignore[reportArgumentType] -- nonsense
+        await engine.cancel(run_id)
+        assert (await engine.wait(run_id)).outcome == "cancelled"
 
-    asyncio.run(scenario())
+
+async def test_a_rule_for_an_unknown_tool_is_refused(tmp_path: Path) -> None:
+    async with opened(tmp_path, ScriptedModel()) as engine:
+        with pytest.raises(UsageError, match="`bsh`, which is not a known tool"):
+            await engine.submit(agent(approvals={"rules": [{"tool": "bsh", "do": "deny"}]}), "go")
+        with pytest.raises(UsageError, match="is not a folder"):
+            await engine.submit(agent(workspace=tmp_path / "nowhere"), "go")
 
 
-def test_a_message_for_another_agent_does_not_go_to_the_run_that_waits(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(ask(call("post", "c1", letter="x")))) as engine:
-            hero = agent(tools=[post], approvals={"default": "ask"})
-            run_id = await engine.submit(hero, "go", session="ses_a", **TERMINAL)
-            await until(engine, run_id, "run_waiting")
-            with pytest.raises(InvalidState, match="a run of agent `hero`"):
-                await engine.submit(agent(name="other"), "hello", session="ses_a")
-            await engine.cancel(run_id)
-
-    asyncio.run(scenario())
+async def test_a_message_for_another_agent_does_not_go_to_the_run_that_waits(tmp_path: Path) -> None:
+    async with opened(tmp_path, ScriptedModel(ask(call("post", "c1", letter="x")))) as engine:
+        hero = agent(tools=[post], approvals={"default": "ask"})
+        run_id = await engine.submit(hero, "go", session="ses_a", **TERMINAL)
+        await until(engine, run_id, "run_waiting")
+        with pytest.raises(InvalidState, match="a run of agent `hero`"):
+            await engine.submit(agent(name="other"), "hello", session="ses_a")
+        await engine.cancel(run_id)
 
 
 # ── Rules cannot be walked around ──
 
 
-def test_another_name_of_a_tool_does_not_get_around_its_rules(tmp_path: Path) -> None:
+async def test_another_name_of_a_tool_does_not_get_around_its_rules(tmp_path: Path) -> None:
     model = ScriptedModel(ask(call("run_command", "c1", command="touch evil")), say("done"))
     rules = [{"tool": "bash", "match": "touch *", "do": "deny"}]
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            hero = agent(tools=["run_command"], workspace=tmp_path, approvals={"rules": rules})
-            await engine.run(hero, "go")
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        hero = agent(tools=["run_command"], workspace=tmp_path, approvals={"rules": rules})
+        await engine.run(hero, "go")
     assert not (tmp_path / "evil").exists()
 
 
 @pytest.mark.parametrize(
     ("allowed", "called"), [("bash", "run_command"), ("run_command", "bash"), ("run_*", "bash")]
 )
-def test_the_two_names_of_the_command_tool_select_one_tool(tmp_path: Path, allowed: str, called: str) -> None:
+async def test_the_two_names_of_the_command_tool_select_one_tool(tmp_path: Path, allowed: str, called: str) -> None:
     model = ScriptedModel(ask(call(called, "c1", command="touch here")), say("done"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            hero = agent(tools=[allowed], workspace=tmp_path, approvals={"rules": [{"tool": "bash", "do": "auto"}]})
-            await engine.run(hero, "go")
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        hero = agent(tools=[allowed], workspace=tmp_path, approvals={"rules": [{"tool": "bash", "do": "auto"}]})
+        await engine.run(hero, "go")
     assert [spec.name for spec in model.requests[0].preamble.tools] == ["bash"]
     assert (tmp_path / "here").exists()
 
 
-def test_replacing_a_tool_replaces_its_aliases(tmp_path: Path) -> None:
+async def test_replacing_a_tool_replaces_its_aliases(tmp_path: Path) -> None:
     @treadle.tool(name="bash")
     async def mine(command: str) -> str:
         """Mine."""
         return command
 
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
-            engine.add_tools(mine)
-            with pytest.raises(UsageError, match="no tool is called `run_command`"):
-                await engine.submit(agent(tools=["run_command"]), "go")
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
+        engine.add_tools(mine)
+        with pytest.raises(UsageError, match="no tool is called `run_command`"):
+            await engine.submit(agent(tools=["run_command"]), "go")
 
 
-def test_a_rule_sees_text_at_any_depth(tmp_path: Path) -> None:
+async def test_a_rule_sees_text_at_any_depth(tmp_path: Path) -> None:
     sent: list[Any] = []
 
     @treadle.tool
@@ -307,36 +284,30 @@ def test_a_rule_sees_text_at_any_depth(tmp_path: Path) -> None:
         say("done"),
     )
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            await engine.run(
-                agent(tools=[send], approvals={"rules": [{"tool": "send", "match": "*@evil.com", "do": "deny"}]}),
-                "go",
-            )
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        await engine.run(
+            agent(tools=[send], approvals={"rules": [{"tool": "send", "match": "*@evil.com", "do": "deny"}]}),
+            "go",
+        )
     assert sent == []
 
 
-def test_edited_arguments_are_seen_by_hooks_and_rules(tmp_path: Path) -> None:
+async def test_edited_arguments_are_seen_by_hooks_and_rules(tmp_path: Path) -> None:
     model = ScriptedModel(ask(call("post", "c1", letter="nice")), say("done"))
     rules = [{"tool": "post", "match": "*evil*", "do": "deny"}]
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            hero = agent(tools=[post], approvals={"default": "ask", "rules": rules})
-            run_id = await engine.submit(hero, "go", **TERMINAL)
-            asked = await until(engine, run_id, "approval_requested")
-            assert isinstance(asked.data, ApprovalRequested)
-            await engine.decide(asked.data.approval_id, "approve", arguments={"letter": "evil"})
-            await engine.wait(run_id)
-            events = [event.data for event in await journal(engine, run_id)]
-        assert not [data for data in events if isinstance(data, ToolCallStart)]
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        hero = agent(tools=[post], approvals={"default": "ask", "rules": rules})
+        run_id = await engine.submit(hero, "go", **TERMINAL)
+        asked = await until(engine, run_id, "approval_requested")
+        assert isinstance(asked.data, ApprovalRequested)
+        await engine.decide(asked.data.approval_id, "approve", arguments={"letter": "evil"})
+        await engine.wait(run_id)
+        events = [event.data for event in await journal(engine, run_id)]
+    assert not [data for data in events if isinstance(data, ToolCallStart)]
 
 
-def test_calls_that_a_hook_redirects_to_one_path_run_one_after_the_other(tmp_path: Path) -> None:
+async def test_calls_that_a_hook_redirects_to_one_path_run_one_after_the_other(tmp_path: Path) -> None:
     at_once: list[int] = []
     running = 0
 
@@ -355,12 +326,9 @@ def test_calls_that_a_hook_redirects_to_one_path_run_one_after_the_other(tmp_pat
 
     model = ScriptedModel(ask(call("write", "c1", path="a"), call("write", "c2", path="b")), say("done"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            engine.add_hooks(Lead())
-            await engine.run(agent(tools=[write]), "go")
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        engine.add_hooks(Lead())
+        await engine.run(agent(tools=[write]), "go")
     assert at_once == [1, 1]
 
 
@@ -381,7 +349,7 @@ def test_an_approval_that_comes_too_late_is_refused() -> None:
     virtually(scenario())
 
 
-def test_a_denial_does_not_count_as_a_tool_failure(tmp_path: Path) -> None:
+async def test_a_denial_does_not_count_as_a_tool_failure(tmp_path: Path) -> None:
     steps = [ask(call("post", f"c{n}", letter=f"letter {n}")) for n in range(10)]
 
     async def scenario() -> treadle.Result:
@@ -389,11 +357,11 @@ def test_a_denial_does_not_count_as_a_tool_failure(tmp_path: Path) -> None:
             hero = agent(tools=[post], approvals={"default": "deny"}, limits={"stuck_steps": 20})
             return await engine.run(hero, "go")
 
-    assert asyncio.run(scenario()).text == "I give up"
+    assert (await scenario()).text == "I give up"
 
 
 @pytest.mark.parametrize("then", ["no steps left", "nothing", "a failure"])
-def test_a_challenged_answer_is_delivered_if_no_better_one_follows(tmp_path: Path, then: str) -> None:
+async def test_a_challenged_answer_is_delivered_if_no_better_one_follows(tmp_path: Path, then: str) -> None:
     more = {
         "no steps left": (),
         "nothing": (say(""), say("")),
@@ -401,17 +369,14 @@ def test_a_challenged_answer_is_delivered_if_no_better_one_follows(tmp_path: Pat
     }[then]
     model = ScriptedModel(say("I have sent the email to Bob."), *more)
 
-    async def scenario() -> treadle.Result:
-        async with opened(tmp_path, model) as engine:
-            hero = agent(tools=[post], limits={"max_steps": 1 if then == "no steps left" else 9})
-            return await engine.run(hero, "go")
-
-    result = asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        hero = agent(tools=[post], limits={"max_steps": 1 if then == "no steps left" else 9})
+        result = await engine.run(hero, "go")
     assert (result.outcome, result.text) == ("completed", "I have sent the email to Bob.")
     assert result.unverified_claim == result.text
 
 
-def test_results_of_two_runs_that_share_a_call_id_are_distinguished(tmp_path: Path) -> None:
+async def test_results_of_two_runs_that_share_a_call_id_are_distinguished(tmp_path: Path) -> None:
     @treadle.tool(effect="read")
     async def big(letter: str) -> str:
         """Be long."""
@@ -425,12 +390,9 @@ def test_results_of_two_runs_that_share_a_call_id_are_distinguished(tmp_path: Pa
         say("two"),
     )
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            hero = agent(tools=[big, "recall"])
-            first = await engine.run(hero, "go")
-            await engine.run(hero, "again", session=first.session_id)
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        hero = agent(tools=[big, "recall"])
+        first = await engine.run(hero, "go")
+        await engine.run(hero, "again", session=first.session_id)
     [told] = all_told(model.requests[-1].conversation.messages[-1].parts)
     assert told.content.startswith("aaaaaaaaaa\n")

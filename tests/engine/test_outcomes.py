@@ -95,16 +95,13 @@ def test_a_run_ends_with_the_expected_outcome(kind: OutcomeKind) -> None:
     virtually(scenario())
 
 
-def test_a_cancelled_run_ends_cancelled(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(Silence("so far"))) as engine:
-            run_id = await engine.submit(agent(), "go")
-            await until(engine, run_id, "token")
-            await engine.cancel(run_id)
-            result = await engine.wait(run_id)
-        assert (result.outcome, result.status, result.text) == ("cancelled", "cancelled", "so far")
-
-    asyncio.run(scenario())
+async def test_a_cancelled_run_ends_cancelled(tmp_path: Path) -> None:
+    async with opened(tmp_path, ScriptedModel(Silence("so far"))) as engine:
+        run_id = await engine.submit(agent(), "go")
+        await until(engine, run_id, "token")
+        await engine.cancel(run_id)
+        result = await engine.wait(run_id)
+    assert (result.outcome, result.status, result.text) == ("cancelled", "cancelled", "so far")
 
 
 class RaisingModel:

@@ -1,6 +1,5 @@
 """Settings that one run overrides, and answers that must match a type."""
 
-import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -76,25 +75,19 @@ def test_tools_of_one_run_replace_those_of_the_agent() -> None:
     assert "There is no tool `look`" in str(model.requests[1].conversation.messages[-1])
 
 
-def test_one_run_can_have_its_own_model(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel()) as engine:
-            engine.add_model("second", ScriptedModel(say("it is me")))
-            result = await engine.run(agent(provider="scripted", model="x"), "go", model="second/y")
-            assert result.text == "it is me"
-
-    asyncio.run(scenario())
+async def test_one_run_can_have_its_own_model(tmp_path: Path) -> None:
+    async with opened(tmp_path, ScriptedModel()) as engine:
+        engine.add_model("second", ScriptedModel(say("it is me")))
+        result = await engine.run(agent(provider="scripted", model="x"), "go", model="second/y")
+        assert result.text == "it is me"
 
 
 @pytest.mark.parametrize("limits", [{"max_steps": 0}, {"max_stepz": 3}, {"deadline": "soon"}])
-def test_an_invalid_limit_is_refused_with_an_explanation(tmp_path: Path, limits: dict[str, Any]) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel()) as engine:
-            with pytest.raises(ConfigError, match="agent `hero`"):
-                await engine.submit(agent(), "go", **RunOptions(limits=limits))
-            assert await engine.service.runs() == []
-
-    asyncio.run(scenario())
+async def test_an_invalid_limit_is_refused_with_an_explanation(tmp_path: Path, limits: dict[str, Any]) -> None:
+    async with opened(tmp_path, ScriptedModel()) as engine:
+        with pytest.raises(ConfigError, match="agent `hero`"):
+            await engine.submit(agent(), "go", **RunOptions(limits=limits))
+        assert await engine.service.runs() == []
 
 
 # ── Output ──
@@ -130,13 +123,10 @@ def test_an_answer_that_the_type_rejects_is_requested_again() -> None:
 
 
 @pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"$ref": "file:///etc/hostname"}])
-def test_an_invalid_schema_is_refused_before_the_run(tmp_path: Path, schema: dict[str, Any]) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel()) as engine:
-            with pytest.raises(UsageError, match="output"):
-                await engine.submit(agent(output=schema), "go")
-
-    asyncio.run(scenario())
+async def test_an_invalid_schema_is_refused_before_the_run(tmp_path: Path, schema: dict[str, Any]) -> None:
+    async with opened(tmp_path, ScriptedModel()) as engine:
+        with pytest.raises(UsageError, match="output"):
+            await engine.submit(agent(output=schema), "go")
 
 
 def test_a_run_that_did_not_complete_has_no_value() -> None:

@@ -1,6 +1,5 @@
 """apply_patch: which models get it, and what it may touch."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +24,20 @@ def patch(*sections: str) -> Any:
     return call("apply_patch", "c1", input="*** Begin Patch\n" + "".join(sections) + "*** End Patch")
 
 
-def run(folder: Path, step: Any, **settings: Any) -> list[Any]:
+async def run(folder: Path, step: Any, **settings: Any) -> list[Any]:
     """Run one call of a model that is trained on patches, without a reviewer, and return the events."""
     workspace = folder / "work"
     if not workspace.exists():
         workspace.mkdir()
         (workspace / "a.txt").write_text("one\ntwo\n")
 
-    async def scenario() -> list[Any]:
-        home = folder / "home"
-        home.mkdir(exist_ok=True)
-        (home / "config.yaml").write_text("models: {scripted/x: {patches: true}}\n")
-        async with opened(folder, ScriptedModel(step, say("done"))) as engine:
-            result = await engine.run(agent(workspace=str(workspace), **{**WRITER, **settings}), "go")
-            assert (await engine.service.replay(result.run_id)).is_same
-            return [event.data for event in await journal(engine, result.run_id)]
-
-    return asyncio.run(scenario())
+    home = folder / "home"
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text("models: {scripted/x: {patches: true}}\n")
+    async with opened(folder, ScriptedModel(step, say("done"))) as engine:
+        result = await engine.run(agent(workspace=str(workspace), **{**WRITER, **settings}), "go")
+        assert (await engine.service.replay(result.run_id)).is_same
+        return [event.data for event in await journal(engine, result.run_id)]
 
 
 def find_tools(events: list[Any]) -> list[str]:
@@ -52,27 +48,27 @@ def find_end(events: list[Any]) -> ToolCallEnd | ToolCallError:
     return next(data for data in events if isinstance(data, ToolCallEnd | ToolCallError))
 
 
-def test_a_model_that_is_trained_on_patches_gets_them_instead_of_edits(tmp_path: Path) -> None:
-    events = run(tmp_path, ask(patch(UPDATE, ADD)))
+async def test_a_model_that_is_trained_on_patches_gets_them_instead_of_edits(tmp_path: Path) -> None:
+    events = await run(tmp_path, ask(patch(UPDATE, ADD)))
     assert find_tools(events) == ["apply_patch", "glob", "grep", "read_file", "write_file"]
     assert isinstance(find_end(events), ToolCallEnd)
     assert (tmp_path / "work" / "a.txt").read_text() == "1\ntwo\n"
     assert (tmp_path / "work" / "new.txt").read_text() == "x\n"
 
 
-def test_an_agent_that_may_not_write_files_gets_no_patches(tmp_path: Path) -> None:
-    events = run(tmp_path, say("nothing"), tools=["read_file", "edit_file"])
+async def test_an_agent_that_may_not_write_files_gets_no_patches(tmp_path: Path) -> None:
+    events = await run(tmp_path, say("nothing"), tools=["read_file", "edit_file"])
     assert find_tools(events) == ["edit_file", "read_file"]
 
 
-def test_other_models_get_patches_only_by_name(tmp_path: Path) -> None:
+async def test_other_models_get_patches_only_by_name(tmp_path: Path) -> None:
     async def scenario(tools: list[str]) -> list[str]:
         async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
             result = await engine.run(agent(tools=tools), "go")
             return find_tools([event.data for event in await journal(engine, result.run_id)])
 
-    assert "apply_patch" not in asyncio.run(scenario(["*"]))
-    assert asyncio.run(scenario(["apply_patch"])) == ["apply_patch"]
+    assert "apply_patch" not in await scenario(["*"])
+    assert await scenario(["apply_patch"]) == ["apply_patch"]
 
 
 @pytest.mark.parametrize(
@@ -107,13 +103,13 @@ def test_profiles_of_known_models_ask_for_patches(model: str, expected: bool) ->
         (("*** Update File: link\n@@\n-KEY=1\n+KEY=2\n",), "private place"),
     ],
 )
-def test_every_file_of_a_patch_is_protected(tmp_path: Path, sections: tuple[str, ...], reason: str) -> None:
+async def test_every_file_of_a_patch_is_protected(tmp_path: Path, sections: tuple[str, ...], reason: str) -> None:
     workspace = tmp_path / "work"
     workspace.mkdir()
     (workspace / "a.txt").write_text("one\ntwo\n")
     (workspace / ".env").write_text("KEY=1\n")
     (workspace / "link").symlink_to(".env")
-    end = find_end(run(tmp_path, ask(patch(*sections))))
+    end = find_end(await run(tmp_path, ask(patch(*sections))))
     assert isinstance(end, ToolCallError)
     assert end.kind == "denied"
     assert reason in end.content
@@ -153,14 +149,14 @@ ALL_ALLOWED = {"approvals": {"default": "ask", "rules": [{"tool": "apply_patch",
         (PATHS_ALLOWED, (ADD, DELETE), False),
     ],
 )
-def test_rules_for_edits_and_for_writes_hold_for_a_patch(
+async def test_rules_for_edits_and_for_writes_hold_for_a_patch(
     tmp_path: Path, settings: dict[str, Any], sections: tuple[str, ...], runs: bool
 ) -> None:
-    end = find_end(run(tmp_path, ask(patch(*sections)), **settings))
+    end = find_end(await run(tmp_path, ask(patch(*sections)), **settings))
     assert isinstance(end, ToolCallEnd) is runs, end.content
 
 
-def test_a_grant_for_a_path_does_not_cover_its_deletion(tmp_path: Path) -> None:
+async def test_a_grant_for_a_path_does_not_cover_its_deletion(tmp_path: Path) -> None:
     workspace = tmp_path / "work"
     workspace.mkdir()
     (workspace / "a.txt").write_text("one\ntwo\n")
@@ -168,30 +164,27 @@ def test_a_grant_for_a_path_does_not_cover_its_deletion(tmp_path: Path) -> None:
     deletion = call("apply_patch", "c3", input=f"*** Begin Patch\n{DELETE}*** End Patch")
     model = ScriptedModel(ask(patch(UPDATE)), ask(again), ask(deletion), say("done"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            hero = agent(tools=["apply_patch"], workspace=str(workspace), approvals={"default": "ask"})
-            run_id = await engine.submit(hero, "go", **TERMINAL)
-            first = await wait_for_approval(engine, run_id)
-            assert first.pattern == "a.txt"
-            waiting = await until(engine, run_id, "run_waiting")
-            await engine.decide(first.approval_id, "approve", remember="session")
-            await until(engine, run_id, "run_waiting", after=waiting.sequence)
-            assert (workspace / "a.txt").read_text() == "1\n2\n"
-            [pending] = await engine.service.approvals(RunId(run_id))
-            assert (pending.pattern, pending.reason) == (
-                None,
-                "it deletes `a.txt`; `apply_patch` is on ask by default",
-            )
-            rule = await engine.service.approval_service.explain_rule(pending.approval_id, "a.txt")
-            assert rule == pending.reason
-            with pytest.raises(UsageError, match="only once"):
-                await engine.decide(pending.approval_id, "approve", remember="session")
-            await engine.decide(pending.approval_id, "approve")
-            await engine.wait(run_id)
-            assert not (workspace / "a.txt").exists()
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        hero = agent(tools=["apply_patch"], workspace=str(workspace), approvals={"default": "ask"})
+        run_id = await engine.submit(hero, "go", **TERMINAL)
+        first = await wait_for_approval(engine, run_id)
+        assert first.pattern == "a.txt"
+        waiting = await until(engine, run_id, "run_waiting")
+        await engine.decide(first.approval_id, "approve", remember="session")
+        await until(engine, run_id, "run_waiting", after=waiting.sequence)
+        assert (workspace / "a.txt").read_text() == "1\n2\n"
+        [pending] = await engine.service.approvals(RunId(run_id))
+        assert (pending.pattern, pending.reason) == (
+            None,
+            "it deletes `a.txt`; `apply_patch` is on ask by default",
+        )
+        rule = await engine.service.approval_service.explain_rule(pending.approval_id, "a.txt")
+        assert rule == pending.reason
+        with pytest.raises(UsageError, match="only once"):
+            await engine.decide(pending.approval_id, "approve", remember="session")
+        await engine.decide(pending.approval_id, "approve")
+        await engine.wait(run_id)
+        assert not (workspace / "a.txt").exists()
 
 
 @pytest.mark.parametrize(
@@ -210,8 +203,8 @@ def test_a_grant_for_a_path_does_not_cover_its_deletion(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_change_that_cannot_succeed_asks_no_reviewer(tmp_path: Path, faulty: Any, told: str) -> None:
-    events, result = ask_about(tmp_path, faulty)
+async def test_a_change_that_cannot_succeed_asks_no_reviewer(tmp_path: Path, faulty: Any, told: str) -> None:
+    events, result = await ask_about(tmp_path, faulty)
     assert not [data for data in events if isinstance(data, ApprovalRequested)]
     assert told in result
 
@@ -224,13 +217,13 @@ def test_a_change_that_cannot_succeed_asks_no_reviewer(tmp_path: Path, faulty: A
         call("edit_file", "c1", path="b.py", edits=[{"old": "a", "new": "x"}, {"old": "x:", "new": "y:"}]),
     ],
 )
-def test_a_change_that_the_tool_would_make_asks(tmp_path: Path, possible: Any) -> None:
+async def test_a_change_that_the_tool_would_make_asks(tmp_path: Path, possible: Any) -> None:
     """The check before an approval finds the same text as the tool."""
-    events, _ = ask_about(tmp_path, possible)
+    events, _ = await ask_about(tmp_path, possible)
     assert [data for data in events if isinstance(data, ApprovalRequested)]
 
 
-def ask_about(tmp_path: Path, step: Any) -> tuple[list[Any], str]:
+async def ask_about(tmp_path: Path, step: Any) -> tuple[list[Any], str]:
     workspace = tmp_path / "work"
     workspace.mkdir()
     (workspace / "a.txt").write_text("one\ntwo\n")
@@ -238,17 +231,14 @@ def ask_about(tmp_path: Path, step: Any) -> tuple[list[Any], str]:
     (workspace / "link.txt").symlink_to("a.txt")
     model = ScriptedModel(ask(step), say("done"))
 
-    async def scenario() -> tuple[list[Any], str]:
-        async with opened(tmp_path, model) as engine:
-            hero = agent(tools=["@files", "apply_patch"], workspace=str(workspace), approvals={"default": "ask"})
-            run_id = await engine.submit(hero, "go", **TERMINAL)
-            try:
-                await wait_for_approval(engine, run_id)
-                await engine.cancel(run_id)
-            except AssertionError:  # the run ended without one
-                pass
-            await engine.wait(run_id)
-            events = [event.data for event in await journal(engine, run_id)]
-            return events, read_last_result(model) if len(model.requests) > 1 else ""
-
-    return asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        hero = agent(tools=["@files", "apply_patch"], workspace=str(workspace), approvals={"default": "ask"})
+        run_id = await engine.submit(hero, "go", **TERMINAL)
+        try:
+            await wait_for_approval(engine, run_id)
+            await engine.cancel(run_id)
+        except AssertionError:  # the run ended without one
+            pass
+        await engine.wait(run_id)
+        events = [event.data for event in await journal(engine, run_id)]
+        return events, read_last_result(model) if len(model.requests) > 1 else ""

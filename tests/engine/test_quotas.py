@@ -85,95 +85,75 @@ async def balance(engine: HostedEngine, account: str) -> Balance:
 # ── The ceiling of a run ───────────────────────────────────────────────────────────────────────────
 
 
-def test_a_run_ends_before_the_call_that_may_cost_too_much(tmp_path: Path) -> None:
+async def test_a_run_ends_before_the_call_that_may_cost_too_much(tmp_path: Path) -> None:
     model = ScriptedModel(ask(call("look", n=1), text="So far.", usage=A_CENT), say("never", usage=A_CENT))
 
-    async def scenario() -> None:
-        async with opened(write_prices(tmp_path), model) as engine:
-            result = await engine.run(agent(tools=[look], limits={"cost": 0.015}), "go")
-            events = await journal(engine, result.run_id)
-            left = await balance(engine, f"tree/{result.run_id}")
-        assert (result.outcome, result.status, result.text) == ("budget_exhausted", "failed", "So far.")
-        assert "0.015 dollars" in result.reason
-        assert "has cost 0.01," in result.reason
-        assert "limits.cost" in result.next
-        exhausted = find_one(events, BudgetExhausted)
-        assert (exhausted.account, exhausted.ceiling, exhausted.used) == (f"tree/{result.run_id}", 0.015, 0.01)
-        assert 0.01 < exhausted.wanted < 0.011
-        assert (left.cost, left.reserved_cost) == (pytest.approx(0.01), 0)
-        assert types(events)[-2:] == ["budget_exhausted", "run_end"]
-        assert len(model.requests) == 1
-
-    asyncio.run(scenario())
+    async with opened(write_prices(tmp_path), model) as engine:
+        result = await engine.run(agent(tools=[look], limits={"cost": 0.015}), "go")
+        events = await journal(engine, result.run_id)
+        left = await balance(engine, f"tree/{result.run_id}")
+    assert (result.outcome, result.status, result.text) == ("budget_exhausted", "failed", "So far.")
+    assert "0.015 dollars" in result.reason
+    assert "has cost 0.01," in result.reason
+    assert "limits.cost" in result.next
+    exhausted = find_one(events, BudgetExhausted)
+    assert (exhausted.account, exhausted.ceiling, exhausted.used) == (f"tree/{result.run_id}", 0.015, 0.01)
+    assert 0.01 < exhausted.wanted < 0.011
+    assert (left.cost, left.reserved_cost) == (pytest.approx(0.01), 0)
+    assert types(events)[-2:] == ["budget_exhausted", "run_end"]
+    assert len(model.requests) == 1
 
 
-def test_a_reservation_is_recorded_before_the_request_and_settled_with_the_reply(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        seen: list[Balance] = []
-        async with opened(
-            write_prices(tmp_path), FunctionModel(lambda _: say("done", usage=Usage(100, 10)))
-        ) as engine:
-            run_id = await engine.submit(agent(limits={"cost": 1.0}), "go")
-            async with aclosing(engine.events(run_id)) as events:
-                seen += [await balance(engine, f"tree/{run_id}") async for event in events if event.type == "token"]
-            recorded = await journal(engine, run_id)
-            after = await balance(engine, f"tree/{run_id}")
-        reserved = find_one(recorded, BudgetReserved)
-        order = types(recorded)
-        assert order.index("budget_reserved") == order.index("llm_request") - 1
-        assert reserved.accounts == (f"tree/{run_id}",)
-        assert 0.01 < reserved.cost < 0.011
-        assert seen[0].reserved_cost == reserved.cost
-        assert (after.cost, after.reserved_cost) == (pytest.approx(0.0002), 0)
-
-    asyncio.run(scenario())
+async def test_a_reservation_is_recorded_before_the_request_and_settled_with_the_reply(tmp_path: Path) -> None:
+    seen: list[Balance] = []
+    async with opened(write_prices(tmp_path), FunctionModel(lambda _: say("done", usage=Usage(100, 10)))) as engine:
+        run_id = await engine.submit(agent(limits={"cost": 1.0}), "go")
+        async with aclosing(engine.events(run_id)) as events:
+            seen += [await balance(engine, f"tree/{run_id}") async for event in events if event.type == "token"]
+        recorded = await journal(engine, run_id)
+        after = await balance(engine, f"tree/{run_id}")
+    reserved = find_one(recorded, BudgetReserved)
+    order = types(recorded)
+    assert order.index("budget_reserved") == order.index("llm_request") - 1
+    assert reserved.accounts == (f"tree/{run_id}",)
+    assert 0.01 < reserved.cost < 0.011
+    assert seen[0].reserved_cost == reserved.cost
+    assert (after.cost, after.reserved_cost) == (pytest.approx(0.0002), 0)
 
 
-def test_a_run_without_a_ceiling_reserves_nothing(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(write_prices(tmp_path), ScriptedModel(say("done", usage=A_CENT))) as engine:
-            result = await engine.run(agent(), "go")
-            assert "budget_reserved" not in types(await journal(engine, result.run_id))
-            assert await balance(engine, "agent/hero") == Balance("agent/hero")
-
-    asyncio.run(scenario())
+async def test_a_run_without_a_ceiling_reserves_nothing(tmp_path: Path) -> None:
+    async with opened(write_prices(tmp_path), ScriptedModel(say("done", usage=A_CENT))) as engine:
+        result = await engine.run(agent(), "go")
+        assert "budget_reserved" not in types(await journal(engine, result.run_id))
+        assert await balance(engine, "agent/hero") == Balance("agent/hero")
 
 
-def test_a_run_can_have_its_own_ceiling(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(write_prices(tmp_path), ScriptedModel()) as engine:
-            result = await engine.run(agent(limits={"cost": 5}), "go", cost=0.005)
-        assert result.outcome == "budget_exhausted"
-
-    asyncio.run(scenario())
+async def test_a_run_can_have_its_own_ceiling(tmp_path: Path) -> None:
+    async with opened(write_prices(tmp_path), ScriptedModel()) as engine:
+        result = await engine.run(agent(limits={"cost": 5}), "go", cost=0.005)
+    assert result.outcome == "budget_exhausted"
 
 
-def test_failed_attempts_are_settled_at_their_usage(tmp_path: Path) -> None:
+async def test_failed_attempts_are_settled_at_their_usage(tmp_path: Path) -> None:
     broken = ScriptedFailure("server", "broke off", True, retry_after=0.0, usage=Usage(0, 300))
     unsent = ScriptedFailure("unreachable", "nobody there", True, retry_after=0.0)
 
-    async def scenario() -> None:
-        model = ScriptedModel(broken, unsent, say("done", usage=Usage(0, 100)))
-        async with opened(write_prices(tmp_path), model) as engine:
-            result = await engine.run(agent(limits={"cost": 0.02}), "go")
-            spent = await balance(engine, f"tree/{result.run_id}")
-        assert result.outcome == "completed"
-        assert (spent.cost, spent.reserved_cost) == (pytest.approx(0.004), 0)
-        assert result.metrics.cost == pytest.approx(0.004)
-
-    asyncio.run(scenario())
+    model = ScriptedModel(broken, unsent, say("done", usage=Usage(0, 100)))
+    async with opened(write_prices(tmp_path), model) as engine:
+        result = await engine.run(agent(limits={"cost": 0.02}), "go")
+        spent = await balance(engine, f"tree/{result.run_id}")
+    assert result.outcome == "completed"
+    assert (spent.cost, spent.reserved_cost) == (pytest.approx(0.004), 0)
+    assert result.metrics.cost == pytest.approx(0.004)
 
 
-def test_a_ceiling_on_a_model_without_a_price_is_refused_at_submission(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel()) as engine:
-            with pytest.raises(UsageError, match=r"The price of scripted/x is unknown, so limits\.cost"):
-                await engine.submit(agent(limits={"cost": 1}), "go")
-            with pytest.raises(UsageError, match=r"quotas\.credits .*config\.yaml"):
-                await engine.submit(agent(quotas={"credits": 1}), "go")
-            assert not await engine.service.list_unfinished()
-
-    asyncio.run(scenario())
+async def test_a_ceiling_on_a_model_without_a_price_is_refused_at_submission(tmp_path: Path) -> None:
+    async with opened(tmp_path, ScriptedModel()) as engine:
+        with pytest.raises(UsageError, match=r"The price of scripted/x is unknown, so limits\.cost"):
+            await engine.submit(agent(limits={"cost": 1}), "go")
+        with pytest.raises(UsageError, match=r"quotas\.credits .*config\.yaml"):
+            await engine.submit(agent(quotas={"credits": 1}), "go")
+        assert not await engine.service.list_unfinished()
 
 
 def test_a_model_whose_price_became_unknown_is_not_called() -> None:
@@ -348,7 +328,7 @@ def test_a_run_waiting_for_its_quota_can_be_cancelled() -> None:
 # ── Many at once ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_eight_runs_at_once_never_pass_a_ceiling_together(tmp_path: Path) -> None:
+async def test_eight_runs_at_once_never_pass_a_ceiling_together(tmp_path: Path) -> None:
     """Each has two calls of a cent. Five cents are enough for some of them, and for no call beyond that."""
     at_once: list[float] = []
 
@@ -358,33 +338,30 @@ def test_eight_runs_at_once_never_pass_a_ceiling_together(tmp_path: Path) -> Non
             say("done", usage=A_CENT, seconds=0.01) if last.role == "tool" else ask(call("look", n=1), usage=A_CENT)
         )
 
-    async def scenario() -> None:
-        async with opened(write_prices(tmp_path), FunctionModel(answer)) as engine:
-            limited = agent(tools=[look], quotas={"credits": 0.055})
-            runs = [await engine.submit(limited, f"go {n}") for n in range(8)]
+    async with opened(write_prices(tmp_path), FunctionModel(answer)) as engine:
+        limited = agent(tools=[look], quotas={"credits": 0.055})
+        runs = [await engine.submit(limited, f"go {n}") for n in range(8)]
 
-            async def watch() -> None:
-                while True:
-                    found = await balance(engine, "agent/hero")
-                    at_once.append(found.credits + found.reserved_credits)
-                    await asyncio.sleep(0.002)
+        async def watch() -> None:
+            while True:
+                found = await balance(engine, "agent/hero")
+                at_once.append(found.credits + found.reserved_credits)
+                await asyncio.sleep(0.002)
 
-            watching = asyncio.ensure_future(watch())
-            ends = [await engine.wait(run_id) for run_id in runs]
-            watching.cancel()
-            after = await balance(engine, "agent/hero")
-        assert {end.outcome for end in ends} <= {"completed", "insufficient_credits"}
-        assert after.credits == pytest.approx(0.05), "and none of it is left unused"
-        assert after.reserved_credits == 0
-        assert max(at_once) <= 0.055
-        calls = sum(end.metrics.model_calls for end in ends)
-        assert calls == 5
-        for end in ends:
-            if end.outcome != "completed":
-                assert "0.055 credits" in end.reason
-                assert "quotas.credits" in end.next
-
-    asyncio.run(scenario())
+        watching = asyncio.ensure_future(watch())
+        ends = [await engine.wait(run_id) for run_id in runs]
+        watching.cancel()
+        after = await balance(engine, "agent/hero")
+    assert {end.outcome for end in ends} <= {"completed", "insufficient_credits"}
+    assert after.credits == pytest.approx(0.05), "and none of it is left unused"
+    assert after.reserved_credits == 0
+    assert max(at_once) <= 0.055
+    calls = sum(end.metrics.model_calls for end in ends)
+    assert calls == 5
+    for end in ends:
+        if end.outcome != "completed":
+            assert "0.055 credits" in end.reason
+            assert "quotas.credits" in end.next
 
 
 def test_a_run_short_because_of_others_waits_until_they_settle() -> None:
@@ -449,21 +426,18 @@ def test_a_submission_without_remaining_quota_is_refused_and_nothing_is_written(
     virtually(scenario())
 
 
-def test_credits_are_cost_times_rate_and_raising_them_adds_to_the_rest(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        home = write_prices(tmp_path, "credits: {per_dollar: 100}\n")
-        async with opened(home, FunctionModel(lambda _: say("done", usage=Usage(0, 2000)))) as engine:
-            first = await engine.run(agent(quotas={"credits": 2}), "go")
-            assert first.metrics.credits == pytest.approx(2.0)
-            with pytest.raises(InsufficientCredits, match="has spent 2 of 2 credits") as raised:
-                await engine.submit(agent(quotas={"credits": 2}), "again")
-            assert raised.value.resets_at is None
-            assert (await engine.run(agent(quotas={"credits": 4.5}), "again")).outcome == "completed"
-            assert (await balance(engine, "agent/hero")).credits == pytest.approx(4.0)
-            ended = await engine.run(agent(quotas={"credits": 4.5}), "and again")
-            assert ended.outcome == "insufficient_credits"
-
-    asyncio.run(scenario())
+async def test_credits_are_cost_times_rate_and_raising_them_adds_to_the_rest(tmp_path: Path) -> None:
+    home = write_prices(tmp_path, "credits: {per_dollar: 100}\n")
+    async with opened(home, FunctionModel(lambda _: say("done", usage=Usage(0, 2000)))) as engine:
+        first = await engine.run(agent(quotas={"credits": 2}), "go")
+        assert first.metrics.credits == pytest.approx(2.0)
+        with pytest.raises(InsufficientCredits, match="has spent 2 of 2 credits") as raised:
+            await engine.submit(agent(quotas={"credits": 2}), "again")
+        assert raised.value.resets_at is None
+        assert (await engine.run(agent(quotas={"credits": 4.5}), "again")).outcome == "completed"
+        assert (await balance(engine, "agent/hero")).credits == pytest.approx(4.0)
+        ended = await engine.run(agent(quotas={"credits": 4.5}), "and again")
+        assert ended.outcome == "insufficient_credits"
 
 
 def test_a_paused_agent_accepts_no_messages() -> None:

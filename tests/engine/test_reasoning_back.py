@@ -1,7 +1,6 @@
 """Reasoning that a provider wants back with the calls that it led to: kept in the journal, sent to the provider and
 model that it came from, and to no other."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -65,38 +64,35 @@ class SessionRecord:
         return [message for message in self.requests[place].json["messages"] if message["role"] == "assistant"]
 
 
-def run(
+async def run(
     folder: Path, *script: Behaviour, policy: Policy | None = None, messages: int = 1, model: str = "m"
 ) -> SessionRecord:
     """Send messages to one session of an agent over a server that follows the script or the policy."""
 
-    async def work() -> SessionRecord:
-        async with FakeEndpoint(*script, policy=policy) as server:
-            engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
-            engine.add_provider("fake", base_url=server.url, api_mode="chat_completions", api_key="sk-fake-1234")
-            async with engine:
-                hero = agent(model=f"fake/{model}", tools=[look], retry={"attempts": 0})
-                results = [await engine.run(hero, f"message {n}", session="s") for n in range(messages)]
-                events = [event.data for result in results for event in await journal(engine, result.run_id)]
-            return SessionRecord(results, server.requests, events)
-
-    return asyncio.run(work())
+    async with FakeEndpoint(*script, policy=policy) as server:
+        engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
+        engine.add_provider("fake", base_url=server.url, api_mode="chat_completions", api_key="sk-fake-1234")
+        async with engine:
+            hero = agent(model=f"fake/{model}", tools=[look], retry={"attempts": 0})
+            results = [await engine.run(hero, f"message {n}", session="s") for n in range(messages)]
+            events = [event.data for result in results for event in await journal(engine, result.run_id)]
+        return SessionRecord(results, server.requests, events)
 
 
 # ── What goes back ─────────────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-def test_reasoning_is_sent_back_in_its_own_field(tmp_path: Path, field: str) -> None:
+async def test_reasoning_is_sent_back_in_its_own_field(tmp_path: Path, field: str) -> None:
     fields: dict[str, Any] = {field: "Let me think."}
-    ran = run(tmp_path, make_call_reply(**fields), says("Nothing."), says("Bye."), messages=2)
+    ran = await run(tmp_path, make_call_reply(**fields), says("Nothing."), says("Bye."), messages=2)
     assert [result.outcome for result in ran.results] == ["completed", "completed"]
     assert ran.assistants(1)[0][field] == "Let me think."
     assert ran.assistants(2)[0][field] == "Let me think.", "also when the next message comes"
     assert ran.requests[2].body.startswith(ran.requests[1].body.rpartition(b"]")[0])
 
 
-def test_reasoning_details_are_assembled_from_their_pieces(tmp_path: Path) -> None:
+async def test_reasoning_details_are_assembled_from_their_pieces(tmp_path: Path) -> None:
     pieces: list[dict[str, Any]] = [
         {"reasoning_details": [{"type": "reasoning.text", "text": text, "format": "x-v1", "index": 0}]}
         for text in ("Let ", "me ", "think.")
@@ -111,7 +107,7 @@ def test_reasoning_details_are_assembled_from_their_pieces(tmp_path: Path) -> No
     ]
     call = delta(tool_calls=[fragment(0, "c", "look", '{"place": "hall"}')])
     answer = Answer([*(delta(**piece) for piece in pieces), call, delta(finish="tool_calls"), usage(), DONE])
-    ran = run(tmp_path, answer, says("Nothing."))
+    ran = await run(tmp_path, answer, says("Nothing."))
     assert ran.assistants()[0]["reasoning_details"] == [
         {
             "type": "reasoning.text",
@@ -125,29 +121,29 @@ def test_reasoning_details_are_assembled_from_their_pieces(tmp_path: Path) -> No
     ]
 
 
-def test_extra_content_of_a_call_is_sent_back_with_it(tmp_path: Path) -> None:
-    ran = run(tmp_path, make_call_reply(extra=SIGNATURE), says("Nothing."))
+async def test_extra_content_of_a_call_is_sent_back_with_it(tmp_path: Path) -> None:
+    ran = await run(tmp_path, make_call_reply(extra=SIGNATURE), says("Nothing."))
     assert ran.assistants()[0]["tool_calls"][0]["extra_content"] == SIGNATURE
 
 
-def test_thinking_inside_the_content_goes_back_inside_the_content(tmp_path: Path) -> None:
-    ran = run(tmp_path, make_call_reply(content="<think>Let me think.</think>\n\nI look."), says("Nothing."))
+async def test_thinking_inside_the_content_goes_back_inside_the_content(tmp_path: Path) -> None:
+    ran = await run(tmp_path, make_call_reply(content="<think>Let me think.</think>\n\nI look."), says("Nothing."))
     assert ran.assistants()[0]["content"] == "<think>\nLet me think.\n</think>\n\nI look."
 
 
-def test_opaque_reasoning_goes_back_with_its_readable_text(tmp_path: Path) -> None:
+async def test_opaque_reasoning_goes_back_with_its_readable_text(tmp_path: Path) -> None:
     first = make_call_reply(reasoning_text="Let me think.", reasoning_opaque="b3BhcXVl")
-    ran = run(tmp_path, first, make_call_reply(2, reasoning_opaque="c2Vjb25k"), says("Nothing."))
+    ran = await run(tmp_path, first, make_call_reply(2, reasoning_opaque="c2Vjb25k"), says("Nothing."))
     sent = [(one.get("reasoning_text"), one["reasoning_opaque"]) for one in ran.assistants()]
     assert sent == [("Let me think.", "b3BhcXVl"), (None, "c2Vjb25k")]
     assert not ran.assistants()[0]["content"]
 
 
-def test_thoughts_between_control_tokens_do_not_go_back(tmp_path: Path) -> None:
+async def test_thoughts_between_control_tokens_do_not_go_back(tmp_path: Path) -> None:
     thought = (
         "<|channel|>analysis<|message|>Let me think.<|end|><|start|>assistant<|channel|>final<|message|>I look."
     )
-    ran = run(tmp_path, make_call_reply(content=thought), says("Nothing."))
+    ran = await run(tmp_path, make_call_reply(content=thought), says("Nothing."))
     assert ran.assistants()[0]["content"] == "I look."
     assert ran.results[0].outcome == "completed"
 
@@ -176,14 +172,14 @@ GEMINI = "Function call is missing a thought_signature in functionCall parts. Th
 
 
 @pytest.mark.parametrize("refusal", [DEEPSEEK, KIMI])
-def test_a_provider_that_requires_reasoning_gets_it_in_every_step(tmp_path: Path, refusal: str) -> None:
+async def test_a_provider_that_requires_reasoning_gets_it_in_every_step(tmp_path: Path, refusal: str) -> None:
     script = (
         make_call_reply(1, reasoning_content="One."),
         make_call_reply(2, reasoning_content="Two."),
         says("Nothing."),
         says("Bye."),
     )
-    ran = run(tmp_path, policy=make_insisting_policy("reasoning_content", refusal, *script), messages=2)
+    ran = await run(tmp_path, policy=make_insisting_policy("reasoning_content", refusal, *script), messages=2)
     assert [result.outcome for result in ran.results] == ["completed", "completed"]
     assert not [data for data in ran.events if isinstance(data, LlmError)]
 
@@ -196,10 +192,10 @@ def test_a_provider_that_requires_reasoning_gets_it_in_every_step(tmp_path: Path
         (GEMINI, "thought_signature", "gemini-3"),
     ],
 )
-def test_missing_reasoning_is_sent_back_as_a_placeholder(
+async def test_missing_reasoning_is_sent_back_as_a_placeholder(
     tmp_path: Path, refusal: str, wanted: str, model: str
 ) -> None:
-    ran = run(
+    ran = await run(
         tmp_path,
         policy=make_insisting_policy(wanted, refusal, make_call_reply(), says("Nothing."), says("x")),
         messages=2,
@@ -220,7 +216,7 @@ def test_missing_reasoning_is_sent_back_as_a_placeholder(
         "Corrupted thought signature.",
     ],
 )
-def test_a_provider_that_refuses_reasoning_gets_one_retry_without_it(tmp_path: Path, refusal: str) -> None:
+async def test_a_provider_that_refuses_reasoning_gets_one_retry_without_it(tmp_path: Path, refusal: str) -> None:
     def answer(request: Request) -> Behaviour:
         if b"reasoning_content" in request.body or b"extra_content" in request.body:
             return refuses(400, {"error": {"message": refusal, "type": "invalid_request_error"}})
@@ -231,7 +227,7 @@ def test_a_provider_that_refuses_reasoning_gets_one_retry_without_it(tmp_path: P
         make_call_reply(2, reasoning_content="Two."),
         says("Nothing."),
     ]
-    ran = run(tmp_path, policy=answer)
+    ran = await run(tmp_path, policy=answer)
     assert ran.results[0].outcome == "completed"
     assert [data.plain for data in ran.events if isinstance(data, LlmRetry)] == [True], "and stays without it"
 
@@ -332,7 +328,7 @@ def engine_at(folder: Path, server: FakeEndpoint) -> HostedEngine:
 
 
 @pytest.mark.parametrize("kept", KEPT)
-def test_reasoning_goes_back_after_a_crash_in_the_tool_loop(tmp_path: Path, kept: str) -> None:
+async def test_reasoning_goes_back_after_a_crash_in_the_tool_loop(tmp_path: Path, kept: str) -> None:
     fields, extra = KEPT[kept]
     gate = Gate()
 
@@ -342,53 +338,46 @@ def test_reasoning_goes_back_after_a_crash_in_the_tool_loop(tmp_path: Path, kept
         await gate.pass_through()
         return f"nothing in {place}"
 
-    async def work() -> None:
-        async with FakeEndpoint(make_call_reply(extra=extra, **fields), says("Nothing.")) as server:
-            async with engine_at(tmp_path, server) as engine:
-                run_id = await engine.submit(agent(model="fake/m", tools=[looks]), "go")
-                await gate.reached.wait()
-            async with engine_at(tmp_path, server) as engine:
-                gate.open.set()
-                engine.add_tools(looks)
-                assert (await engine.wait(run_id)).text == "Nothing."
-            assert find_kept_field(server.requests[1], kept) == (extra or fields.get(kept))
-
-    asyncio.run(work())
+    async with FakeEndpoint(make_call_reply(extra=extra, **fields), says("Nothing.")) as server:
+        async with engine_at(tmp_path, server) as engine:
+            run_id = await engine.submit(agent(model="fake/m", tools=[looks]), "go")
+            await gate.reached.wait()
+        async with engine_at(tmp_path, server) as engine:
+            gate.open.set()
+            engine.add_tools(looks)
+            assert (await engine.wait(run_id)).text == "Nothing."
+        assert find_kept_field(server.requests[1], kept) == (extra or fields.get(kept))
 
 
 @pytest.mark.parametrize("kept", KEPT)
-def test_reasoning_goes_back_after_an_approval_that_another_process_waited_for(tmp_path: Path, kept: str) -> None:
+async def test_reasoning_goes_back_after_an_approval_that_another_process_waited_for(
+    tmp_path: Path, kept: str
+) -> None:
     fields, extra = KEPT[kept]
 
-    async def work() -> None:
-        async with FakeEndpoint(make_call_reply(extra=extra, **fields), says("Nothing.")) as server:
-            async with engine_at(tmp_path, server) as engine:
-                hero = agent(model="fake/m", tools=[look], approvals={"default": "ask", "via": "api"})
-                run_id = await engine.submit(hero, "go")
-                asked = await until(engine, run_id, "approval_requested")
-                await until(engine, run_id, "run_waiting")
-            async with engine_at(tmp_path, server) as engine:
-                engine.add_tools(look)
-                assert isinstance(asked.data, ApprovalRequested)
-                await engine.decide(asked.data.approval_id, "approve")
-                assert (await engine.wait(run_id)).text == "Nothing."
-            assert find_kept_field(server.requests[1], kept) == (extra or fields.get(kept))
-
-    asyncio.run(work())
+    async with FakeEndpoint(make_call_reply(extra=extra, **fields), says("Nothing.")) as server:
+        async with engine_at(tmp_path, server) as engine:
+            hero = agent(model="fake/m", tools=[look], approvals={"default": "ask", "via": "api"})
+            run_id = await engine.submit(hero, "go")
+            asked = await until(engine, run_id, "approval_requested")
+            await until(engine, run_id, "run_waiting")
+        async with engine_at(tmp_path, server) as engine:
+            engine.add_tools(look)
+            assert isinstance(asked.data, ApprovalRequested)
+            await engine.decide(asked.data.approval_id, "approve")
+            assert (await engine.wait(run_id)).text == "Nothing."
+        assert find_kept_field(server.requests[1], kept) == (extra or fields.get(kept))
 
 
 @pytest.mark.parametrize("kept", KEPT)
-def test_reasoning_goes_back_in_a_fork(tmp_path: Path, kept: str) -> None:
+async def test_reasoning_goes_back_in_a_fork(tmp_path: Path, kept: str) -> None:
     fields, extra = KEPT[kept]
 
-    async def work() -> None:
-        async with FakeEndpoint(
-            make_call_reply(extra=extra, **fields), says("Nothing."), says("Still nothing.")
-        ) as server:
-            async with engine_at(tmp_path, server) as engine:
-                result = await engine.run(agent(model="fake/m", tools=[look]), "go")
-                forked = await engine.wait(await engine.fork(result.run_id, step=2))
-                assert (result.text, forked.text) == ("Nothing.", "Still nothing.")
-            assert find_kept_field(server.requests[2], kept) == (extra or fields.get(kept))
-
-    asyncio.run(work())
+    async with FakeEndpoint(
+        make_call_reply(extra=extra, **fields), says("Nothing."), says("Still nothing.")
+    ) as server:
+        async with engine_at(tmp_path, server) as engine:
+            result = await engine.run(agent(model="fake/m", tools=[look]), "go")
+            forked = await engine.wait(await engine.fork(result.run_id, step=2))
+            assert (result.text, forked.text) == ("Nothing.", "Still nothing.")
+        assert find_kept_field(server.requests[2], kept) == (extra or fields.get(kept))

@@ -1,7 +1,6 @@
 """Reasoning without a signature or a seal in the formats in which it is a block or an item: it goes back in its own
 form, and refused conversations are repaired."""
 
-import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -77,20 +76,17 @@ class SessionRecord:
         self.retries = [data for data in events if isinstance(data, LlmRetry)]
 
 
-def run(
+async def run(
     folder: Path, mode: ApiMode, *script: Behaviour, policy: Policy | None = None, messages: int = 1
 ) -> SessionRecord:
-    async def work() -> SessionRecord:
-        async with FakeEndpoint(*script, policy=policy) as server:
-            engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
-            engine.add_provider("fake", base_url=server.url, api_mode=mode, api_key="sk-fake-1234")
-            async with engine:
-                hero = agent(model="fake/deepseek-v4", tools=[look], retry={"attempts": 0})
-                results = [await engine.run(hero, f"message {n}", session="s") for n in range(messages)]
-                events = [event.data for result in results for event in await journal(engine, result.run_id)]
-            return SessionRecord(results, server.requests, events)
-
-    return asyncio.run(work())
+    async with FakeEndpoint(*script, policy=policy) as server:
+        engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
+        engine.add_provider("fake", base_url=server.url, api_mode=mode, api_key="sk-fake-1234")
+        async with engine:
+            hero = agent(model="fake/deepseek-v4", tools=[look], retry={"attempts": 0})
+            results = [await engine.run(hero, f"message {n}", session="s") for n in range(messages)]
+            events = [event.data for result in results for event in await journal(engine, result.run_id)]
+        return SessionRecord(results, server.requests, events)
 
 
 # ── What goes back ─────────────────────────────────────────────────────────────────────────────────
@@ -105,8 +101,8 @@ def run(
         {"type": "redacted_thinking", "data": "QUJD"},
     ],
 )
-def test_a_thinking_block_goes_back_as_it_came(tmp_path: Path, block: dict[str, Any]) -> None:
-    ran = run(tmp_path, ANTHROPIC, blocks(block), make_answer(ANTHROPIC), make_answer(ANTHROPIC), messages=2)
+async def test_a_thinking_block_goes_back_as_it_came(tmp_path: Path, block: dict[str, Any]) -> None:
+    ran = await run(tmp_path, ANTHROPIC, blocks(block), make_answer(ANTHROPIC), make_answer(ANTHROPIC), messages=2)
     assert ran.outcomes == ["completed", "completed"]
     assert replies(ran.requests[1])[0] == block
     assert replies(ran.requests[2])[0] == block, "also when the next message comes"
@@ -122,8 +118,8 @@ def test_a_thinking_block_goes_back_as_it_came(tmp_path: Path, block: dict[str, 
         responses_wire.reasoning("So", sealed="QUJD"),
     ],
 )
-def test_a_reasoning_item_goes_back_as_it_came(tmp_path: Path, item: dict[str, Any]) -> None:
-    ran = run(tmp_path, RESPONSES, items(item), make_answer(RESPONSES), make_answer(RESPONSES), messages=2)
+async def test_a_reasoning_item_goes_back_as_it_came(tmp_path: Path, item: dict[str, Any]) -> None:
+    ran = await run(tmp_path, RESPONSES, items(item), make_answer(RESPONSES), make_answer(RESPONSES), messages=2)
     assert ran.outcomes == ["completed", "completed"]
     assert replies(ran.requests[1])[0] == item
     assert replies(ran.requests[2])[0] == item, "also when the next message comes"
@@ -195,7 +191,7 @@ TEXT_WANTED = "The reasoning_text in the thinking mode must be passed back to th
         (RESPONSES, TEXT_WANTED, {"type": "reasoning", "id": "rs_missing", **make_lists([], [" "])}),
     ],
 )
-def test_a_conversation_without_reasoning_is_sent_with_a_placeholder(
+async def test_a_conversation_without_reasoning_is_sent_with_a_placeholder(
     tmp_path: Path, mode: ApiMode, refusal: str, placeholder: dict[str, Any]
 ) -> None:
     """As after a model that did not think, or another one."""
@@ -207,14 +203,14 @@ def test_a_conversation_without_reasoning_is_sent_with_a_placeholder(
             return refuses(400, {"error": {"message": refusal, "type": "invalid_request_error"}})
         return left.pop(0)
 
-    ran = run(tmp_path, mode, policy=answer, messages=2)
+    ran = await run(tmp_path, mode, policy=answer, messages=2)
     assert ran.outcomes == ["completed", "completed"]
     assert [retry.filled for retry in ran.retries] == [True, True], "once in each run"
     assert replies(ran.requests[-1])[0] == placeholder
 
 
 @pytest.mark.parametrize("mode", [ANTHROPIC, RESPONSES])
-def test_a_provider_that_refuses_unsigned_reasoning_gets_one_retry_without_it(
+async def test_a_provider_that_refuses_unsigned_reasoning_gets_one_retry_without_it(
     tmp_path: Path, mode: ApiMode
 ) -> None:
     left = [blocks(BLOCK) if mode == ANTHROPIC else items(ITEM), make_answer(mode)]
@@ -224,14 +220,14 @@ def test_a_provider_that_refuses_unsigned_reasoning_gets_one_retry_without_it(
             return refuses(400, {"error": {"message": "messages.1.content.0: bad block", "type": "x"}})
         return left.pop(0)
 
-    ran = run(tmp_path, mode, policy=answer)
+    ran = await run(tmp_path, mode, policy=answer)
     assert ran.outcomes == ["completed"]
     assert [retry.plain for retry in ran.retries] == [True]
 
 
 @pytest.mark.parametrize("mode", [ANTHROPIC, RESPONSES])
 @pytest.mark.parametrize("then", ["", "restart", "fork", "compaction"])
-def test_refused_thinking_is_not_sent_by_later_runs(tmp_path: Path, mode: ApiMode, then: str) -> None:
+async def test_refused_thinking_is_not_sent_by_later_runs(tmp_path: Path, mode: ApiMode, then: str) -> None:
     opening = [blocks(BLOCK) if mode == ANTHROPIC else items(ITEM)] * 2
     left = [*opening, *[make_answer(mode)] * 5]
 
@@ -268,7 +264,7 @@ def test_refused_thinking_is_not_sent_by_later_runs(tmp_path: Path, mode: ApiMod
             return await engine.wait(await engine.fork(first.run_id, message="two"))
         return await engine.run(hero, "two", session="s")
 
-    assert asyncio.run(work()) == (1, ["completed", "completed"])
+    assert await work() == (1, ["completed", "completed"])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """The records of a run: every step with its usage, and totals that match those of the run."""
 
-import asyncio
 from pathlib import Path
 
 import msgspec
@@ -39,7 +38,7 @@ def assert_adds_up(events: list[Event]) -> Metrics:
     return end.metrics
 
 
-def test_a_step_record_has_model_reasoning_usage_and_calls(tmp_path: Path) -> None:
+async def test_a_step_record_has_model_reasoning_usage_and_calls(tmp_path: Path) -> None:
     model = ScriptedModel(
         ScriptedFailure("overloaded", "busy", True, retry_after=0.0, usage=Usage(7, 1)),
         ask(
@@ -53,12 +52,9 @@ def test_a_step_record_has_model_reasoning_usage_and_calls(tmp_path: Path) -> No
         say("It is gone.", usage=Usage(2000, 10, 1500)),
     )
 
-    async def scenario() -> list[Event]:
-        async with opened(priced(tmp_path), model) as engine:
-            result = await engine.run(agent(tools=[look]), "go")
-            return await journal(engine, result.run_id)
-
-    events = asyncio.run(scenario())
+    async with opened(priced(tmp_path), model) as engine:
+        result = await engine.run(agent(tools=[look]), "go")
+        events = await journal(engine, result.run_id)
     first, second = build_run_steps(events).steps
     assert (first.number, first.provider, first.model, first.stop) == (1, "scripted", "x", "tool_use")
     assert (first.reasoning, first.text) == ("Where could it be?", "Let me look.")
@@ -88,33 +84,30 @@ def test_a_step_record_has_model_reasoning_usage_and_calls(tmp_path: Path) -> No
     assert records.overhead_ms == metrics.overhead_ms
 
 
-def test_the_record_of_a_run_in_progress_is_partial(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        gate = Gate()
+async def test_the_record_of_a_run_in_progress_is_partial(tmp_path: Path) -> None:
+    gate = Gate()
 
-        @treadle.tool
-        async def wait() -> str:
-            await gate.pass_through()
-            return "waited"
+    @treadle.tool
+    async def wait() -> str:
+        await gate.pass_through()
+        return "waited"
 
-        async with opened(
-            tmp_path, ScriptedModel(ask(call("wait", "c1"), call("look", "c2", place="x")), say("done"))
-        ) as engine:
-            run_id = await engine.submit(agent(tools=[wait, look]), "go")
-            await gate.reached.wait()
-            stored = [event async for event in engine.service.read_stored(run_id)]
-            now = stored[-1].timestamp + 60
-            [step] = build_run_steps(stored, now).steps
-            assert (step.is_over, [each.status for each in step.calls]) == (False, ["running", "asked"])
-            assert step.duration_ms >= 60_000
-            records = build_run_steps(stored, now)
-            assert (records.metrics.steps, records.metrics.actions, records.metrics.model_calls) == (1, 1, 1)
-            assert records.metrics.duration_ms >= 60_000
-            gate.open.set()
-            await engine.wait(run_id)
-            assert_adds_up(await journal(engine, run_id))
-
-    asyncio.run(scenario())
+    async with opened(
+        tmp_path, ScriptedModel(ask(call("wait", "c1"), call("look", "c2", place="x")), say("done"))
+    ) as engine:
+        run_id = await engine.submit(agent(tools=[wait, look]), "go")
+        await gate.reached.wait()
+        stored = [event async for event in engine.service.read_stored(run_id)]
+        now = stored[-1].timestamp + 60
+        [step] = build_run_steps(stored, now).steps
+        assert (step.is_over, [each.status for each in step.calls]) == (False, ["running", "asked"])
+        assert step.duration_ms >= 60_000
+        records = build_run_steps(stored, now)
+        assert (records.metrics.steps, records.metrics.actions, records.metrics.model_calls) == (1, 1, 1)
+        assert records.metrics.duration_ms >= 60_000
+        gate.open.set()
+        await engine.wait(run_id)
+        assert_adds_up(await journal(engine, run_id))
 
 
 def test_a_run_that_has_not_started_has_no_steps() -> None:
@@ -122,53 +115,49 @@ def test_a_run_that_has_not_started_has_no_steps() -> None:
     assert build_run_steps([]).metrics == Metrics()
 
 
-def test_a_reply_that_a_crash_hid_counts_as_an_attempt_and_a_call_that_ran_twice_as_two(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        gate = Gate()
+async def test_a_reply_that_a_crash_hid_counts_as_an_attempt_and_a_call_that_ran_twice_as_two(
+    tmp_path: Path,
+) -> None:
+    gate = Gate()
 
-        @treadle.tool(repeatable=True)
-        async def wait() -> str:
-            if not gate.open.is_set():
-                await gate.pass_through()
-            return "waited"
+    @treadle.tool(repeatable=True)
+    async def wait() -> str:
+        if not gate.open.is_set():
+            await gate.pass_through()
+        return "waited"
 
-        async with opened(tmp_path, ScriptedModel(Silence("half"))) as engine:
-            run_id = await engine.submit(agent(tools=[wait]), "go")
-            await until(engine, run_id, "token")
-        async with opened(tmp_path, ScriptedModel(ask(call("wait", "c1")))) as engine:
-            engine.add_tools(wait)
-            await gate.reached.wait()
-        gate.open.set()
-        async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
-            engine.add_tools(wait)
-            await engine.wait(run_id)
-            events = await journal(engine, run_id)
-        first, _ = build_run_steps(events).steps
-        assert (first.attempts, first.repeated_calls) == (2, 1)
-        assert [each.attempts for each in first.calls] == [2]
-        assert_adds_up(events)
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, ScriptedModel(Silence("half"))) as engine:
+        run_id = await engine.submit(agent(tools=[wait]), "go")
+        await until(engine, run_id, "token")
+    async with opened(tmp_path, ScriptedModel(ask(call("wait", "c1")))) as engine:
+        engine.add_tools(wait)
+        await gate.reached.wait()
+    gate.open.set()
+    async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
+        engine.add_tools(wait)
+        await engine.wait(run_id)
+        events = await journal(engine, run_id)
+    first, _ = build_run_steps(events).steps
+    assert (first.attempts, first.repeated_calls) == (2, 1)
+    assert [each.attempts for each in first.calls] == [2]
+    assert_adds_up(events)
 
 
-def test_a_summary_between_steps_has_its_own_record(tmp_path: Path) -> None:
+async def test_a_summary_between_steps_has_its_own_record(tmp_path: Path) -> None:
     long = "words and more words that say nothing at all, " * 12
 
-    async def scenario() -> None:
-        replies = [say(f"{long}{number}", usage=Usage(50, 50)) for number in range(4)]
-        summary = say("## Goal\nTo talk.", usage=Usage(300, 30))
-        async with opened(tmp_path, ScriptedModel(*replies, summary)) as engine:
-            for number in range(4):
-                await engine.run(agent(), f"message {number}", session="ses_1")
-            result = await engine.run(agent(), "/compact", session="ses_1")
-            events = await journal(engine, result.run_id)
-        records = build_run_steps(events)
-        assert records.steps == ()
-        [summed] = records.summaries
-        assert (summed.before_step, summed.is_done, summed.used.input_tokens) == (1, True, 300)
-        assert_adds_up(events)
-
-    asyncio.run(scenario())
+    replies = [say(f"{long}{number}", usage=Usage(50, 50)) for number in range(4)]
+    summary = say("## Goal\nTo talk.", usage=Usage(300, 30))
+    async with opened(tmp_path, ScriptedModel(*replies, summary)) as engine:
+        for number in range(4):
+            await engine.run(agent(), f"message {number}", session="ses_1")
+        result = await engine.run(agent(), "/compact", session="ses_1")
+        events = await journal(engine, result.run_id)
+    records = build_run_steps(events)
+    assert records.steps == ()
+    [summed] = records.summaries
+    assert (summed.before_step, summed.is_done, summed.used.input_tokens) == (1, True, 300)
+    assert_adds_up(events)
 
 
 # ── Any run ──

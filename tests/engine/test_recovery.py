@@ -22,143 +22,123 @@ from treadle.testing.models import ScriptedFailure, ScriptedModel, ScriptStep, S
 from treadle.testing.simulation.world import World
 
 
-def test_a_run_interrupted_in_a_model_call_repeats_it_once_and_records_that(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(Silence("half"))) as engine:
-            run_id = await engine.submit(agent(), "go")
-            await until(engine, run_id, "token")
-        model = ScriptedModel(say("whole"))
-        async with opened(tmp_path, model) as engine:
-            result = await engine.wait(run_id)
-            requests = [event.data for event in await journal(engine, run_id) if isinstance(event.data, LlmRequest)]
-        assert (result.text, result.metrics.model_calls, result.metrics.repeated_calls) == ("whole", 2, 1)
-        assert [(request.attempt, request.repeats_lost) for request in requests] == [(1, False), (2, True)]
-        assert [message.text for message in model.requests[0].conversation.messages] == ["go"]
-
-    asyncio.run(scenario())
+async def test_a_run_interrupted_in_a_model_call_repeats_it_once_and_records_that(tmp_path: Path) -> None:
+    async with opened(tmp_path, ScriptedModel(Silence("half"))) as engine:
+        run_id = await engine.submit(agent(), "go")
+        await until(engine, run_id, "token")
+    model = ScriptedModel(say("whole"))
+    async with opened(tmp_path, model) as engine:
+        result = await engine.wait(run_id)
+        requests = [event.data for event in await journal(engine, run_id) if isinstance(event.data, LlmRequest)]
+    assert (result.text, result.metrics.model_calls, result.metrics.repeated_calls) == ("whole", 2, 1)
+    assert [(request.attempt, request.repeats_lost) for request in requests] == [(1, False), (2, True)]
+    assert [message.text for message in model.requests[0].conversation.messages] == ["go"]
 
 
 @pytest.mark.parametrize("repeatable", [True, False])
-def test_a_run_interrupted_in_a_tool_repeats_it_only_if_allowed(tmp_path: Path, repeatable: bool) -> None:
-    async def scenario() -> None:
-        gate, ran = Gate(), list[str]()
+async def test_a_run_interrupted_in_a_tool_repeats_it_only_if_allowed(tmp_path: Path, repeatable: bool) -> None:
+    gate, ran = Gate(), list[str]()
 
-        @treadle.tool(repeatable=repeatable)
-        async def act(context: treadle.ToolContext) -> str:
-            ran.append(context.idempotency_key)
-            if len(ran) == 1:
-                await gate.pass_through()
-            return "acted"
+    @treadle.tool(repeatable=repeatable)
+    async def act(context: treadle.ToolContext) -> str:
+        ran.append(context.idempotency_key)
+        if len(ran) == 1:
+            await gate.pass_through()
+        return "acted"
 
-        async with opened(tmp_path, ScriptedModel(ask(call("act", "c1")))) as engine:
-            run_id = await engine.submit(agent(tools=[act]), "go")
-            await gate.reached.wait()
-        model = ScriptedModel(say("done"))
-        async with opened(tmp_path, model) as engine:
-            engine.add_tools(act)
-            result = await engine.wait(run_id)
-            starts = [
-                event.data for event in await journal(engine, run_id) if isinstance(event.data, ToolCallStart)
-            ]
-        assert result.text == "done"
-        [answer] = all_told(model.requests[0].conversation.messages[-1].parts)
-        if repeatable:
-            assert answer == ToolResult("c1", "acted")
-            assert ran == [f"{run_id}/c1"] * 2
-            assert [start.attempt for start in starts] == [1, 2]
-        else:
-            assert answer == ToolResult("c1", OUTCOME_UNKNOWN, is_error=True)
-            assert len(ran) == len(starts) == 1
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, ScriptedModel(ask(call("act", "c1")))) as engine:
+        run_id = await engine.submit(agent(tools=[act]), "go")
+        await gate.reached.wait()
+    model = ScriptedModel(say("done"))
+    async with opened(tmp_path, model) as engine:
+        engine.add_tools(act)
+        result = await engine.wait(run_id)
+        starts = [event.data for event in await journal(engine, run_id) if isinstance(event.data, ToolCallStart)]
+    assert result.text == "done"
+    [answer] = all_told(model.requests[0].conversation.messages[-1].parts)
+    if repeatable:
+        assert answer == ToolResult("c1", "acted")
+        assert ran == [f"{run_id}/c1"] * 2
+        assert [start.attempt for start in starts] == [1, 2]
+    else:
+        assert answer == ToolResult("c1", OUTCOME_UNKNOWN, is_error=True)
+        assert len(ran) == len(starts) == 1
 
 
-def test_finished_calls_are_kept_after_a_crash(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        gate, ran = Gate(), list[str]()
+async def test_finished_calls_are_kept_after_a_crash(tmp_path: Path) -> None:
+    gate, ran = Gate(), list[str]()
 
-        @treadle.tool(effect="read")
-        async def look(name: str) -> str:
-            ran.append(name)
-            if name == "slow":
-                await gate.pass_through()
-            return f"seen {name}"
+    @treadle.tool(effect="read")
+    async def look(name: str) -> str:
+        ran.append(name)
+        if name == "slow":
+            await gate.pass_through()
+        return f"seen {name}"
 
-        calls = tuple(call("look", name, name=name) for name in ("a", "slow", "b"))
-        async with opened(tmp_path, ScriptedModel(ask(*calls))) as engine:
-            run_id = await engine.submit(agent(tools=[look]), "go")
-            first = await until(engine, run_id, "tool_call_end")
-            await until(engine, run_id, "tool_call_end", after=first.sequence)
-        model = ScriptedModel(say("done"))
-        async with opened(tmp_path, model) as engine:
-            engine.add_tools(look)
-            await engine.wait(run_id)
-        assert sorted(ran) == ["a", "b", "slow"]
-        assert all_told(model.requests[0].conversation.messages[-1].parts) == (
-            ToolResult("a", "seen a"),
-            ToolResult("slow", OUTCOME_UNKNOWN, is_error=True),
-            ToolResult("b", "seen b"),
-        )
-
-    asyncio.run(scenario())
+    calls = tuple(call("look", name, name=name) for name in ("a", "slow", "b"))
+    async with opened(tmp_path, ScriptedModel(ask(*calls))) as engine:
+        run_id = await engine.submit(agent(tools=[look]), "go")
+        first = await until(engine, run_id, "tool_call_end")
+        await until(engine, run_id, "tool_call_end", after=first.sequence)
+    model = ScriptedModel(say("done"))
+    async with opened(tmp_path, model) as engine:
+        engine.add_tools(look)
+        await engine.wait(run_id)
+    assert sorted(ran) == ["a", "b", "slow"]
+    assert all_told(model.requests[0].conversation.messages[-1].parts) == (
+        ToolResult("a", "seen a"),
+        ToolResult("slow", OUTCOME_UNKNOWN, is_error=True),
+        ToolResult("b", "seen b"),
+    )
 
 
 # ── What the new engine lacks ──
 
 
-def test_a_run_with_a_missing_tool_waits_for_it(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        gate = Gate()
+async def test_a_run_with_a_missing_tool_waits_for_it(tmp_path: Path) -> None:
+    gate = Gate()
 
-        @treadle.tool(repeatable=True)
-        async def act() -> str:
-            await gate.pass_through()
-            return "acted"
+    @treadle.tool(repeatable=True)
+    async def act() -> str:
+        await gate.pass_through()
+        return "acted"
 
-        async with opened(tmp_path, ScriptedModel(ask(call("act", "c1")))) as engine:
-            run_id = await engine.submit(agent(tools=[act]), "go")
-            await gate.reached.wait()
-        gate.open.set()
-        async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
-            waiting = await until(engine, run_id, "run_waiting")
-            assert isinstance(waiting.data, RunWaiting)
-            assert waiting.data.reason == "unavailable"
-            assert "`act`" in waiting.data.detail
-            assert (await engine.service.run(run_id)).waiting_for == "unavailable"
-            engine.add_tools(act)
-            assert (await engine.wait(run_id)).text == "done"
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, ScriptedModel(ask(call("act", "c1")))) as engine:
+        run_id = await engine.submit(agent(tools=[act]), "go")
+        await gate.reached.wait()
+    gate.open.set()
+    async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
+        waiting = await until(engine, run_id, "run_waiting")
+        assert isinstance(waiting.data, RunWaiting)
+        assert waiting.data.reason == "unavailable"
+        assert "`act`" in waiting.data.detail
+        assert (await engine.service.run(run_id)).waiting_for == "unavailable"
+        engine.add_tools(act)
+        assert (await engine.wait(run_id)).text == "done"
 
 
-def test_a_run_with_a_missing_model_waits_for_it(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel()) as engine:
-            engine.add_model("rare", ScriptedModel(Silence("half")))
-            run_id = await engine.submit(agent(model="rare/x"), "go")
-            await until(engine, run_id, "token")
-        async with opened(tmp_path, ScriptedModel()) as engine:
-            await until(engine, run_id, "run_waiting")
-        async with opened(tmp_path, ScriptedModel()) as engine:
-            engine.add_model("rare", ScriptedModel(say("whole")))
-            assert (await engine.wait(run_id)).text == "whole"
-            assert types(await journal(engine, run_id)).count("run_waiting") == 1
-
-    asyncio.run(scenario())
+async def test_a_run_with_a_missing_model_waits_for_it(tmp_path: Path) -> None:
+    async with opened(tmp_path, ScriptedModel()) as engine:
+        engine.add_model("rare", ScriptedModel(Silence("half")))
+        run_id = await engine.submit(agent(model="rare/x"), "go")
+        await until(engine, run_id, "token")
+    async with opened(tmp_path, ScriptedModel()) as engine:
+        await until(engine, run_id, "run_waiting")
+    async with opened(tmp_path, ScriptedModel()) as engine:
+        engine.add_model("rare", ScriptedModel(say("whole")))
+        assert (await engine.wait(run_id)).text == "whole"
+        assert types(await journal(engine, run_id)).count("run_waiting") == 1
 
 
-def test_a_parked_run_can_be_cancelled(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel()) as engine:
-            engine.add_model("rare", ScriptedModel(Silence("half")))
-            run_id = await engine.submit(agent(model="rare/x"), "go")
-            await until(engine, run_id, "token")
-        async with opened(tmp_path, ScriptedModel()) as engine:
-            await until(engine, run_id, "run_waiting")
-            await engine.cancel(run_id)
-            assert (await engine.wait(run_id)).outcome == "cancelled"
-
-    asyncio.run(scenario())
+async def test_a_parked_run_can_be_cancelled(tmp_path: Path) -> None:
+    async with opened(tmp_path, ScriptedModel()) as engine:
+        engine.add_model("rare", ScriptedModel(Silence("half")))
+        run_id = await engine.submit(agent(model="rare/x"), "go")
+        await until(engine, run_id, "token")
+    async with opened(tmp_path, ScriptedModel()) as engine:
+        await until(engine, run_id, "run_waiting")
+        await engine.cancel(run_id)
+        assert (await engine.wait(run_id)).outcome == "cancelled"
 
 
 def make_later_clock(hours: float) -> SteadyClock:
@@ -166,18 +146,15 @@ def make_later_clock(hours: float) -> SteadyClock:
     return SteadyClock(lambda: time.time() + 3600 * hours)
 
 
-def test_a_parked_run_still_has_its_deadline(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel()) as engine:
-            engine.add_model("rare", ScriptedModel(Silence("half")))
-            run_id = await engine.submit(agent(model="rare/x", limits={"deadline": 3600}), "go")
-            await until(engine, run_id, "token")
-        async with opened(tmp_path, ScriptedModel(), clock=make_later_clock(0.5)) as engine:
-            await until(engine, run_id, "run_waiting")
-        async with opened(tmp_path, ScriptedModel(), clock=make_later_clock(1)) as engine:
-            assert (await engine.wait(run_id)).outcome == "deadline"
-
-    asyncio.run(scenario())
+async def test_a_parked_run_still_has_its_deadline(tmp_path: Path) -> None:
+    async with opened(tmp_path, ScriptedModel()) as engine:
+        engine.add_model("rare", ScriptedModel(Silence("half")))
+        run_id = await engine.submit(agent(model="rare/x", limits={"deadline": 3600}), "go")
+        await until(engine, run_id, "token")
+    async with opened(tmp_path, ScriptedModel(), clock=make_later_clock(0.5)) as engine:
+        await until(engine, run_id, "run_waiting")
+    async with opened(tmp_path, ScriptedModel(), clock=make_later_clock(1)) as engine:
+        assert (await engine.wait(run_id)).outcome == "deadline"
 
 
 # ── Retries ──
@@ -217,21 +194,18 @@ def test_a_run_ends_after_its_last_retry() -> None:
     assert "4 attempts" in result.reason
 
 
-def test_a_wait_survives_a_restart(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(ScriptedFailure(retry_after=3600.0))) as engine:
-            run_id = await engine.submit(agent(), "go")
-            await until(engine, run_id, "run_waiting")
-            wake_at = (await engine.service.run(run_id)).wake_at
-        async with opened(tmp_path, ScriptedModel(), clock=make_later_clock(0.5)) as engine:
-            assert (await engine.service.run(run_id)).status == "waiting"
-        async with opened(tmp_path, ScriptedModel(say("later")), clock=make_later_clock(1)) as engine:
-            assert (await engine.wait(run_id)).text == "later"
-            asked = [event for event in await journal(engine, run_id) if event.type == "llm_request"]
-        assert wake_at is not None
-        assert asked[-1].timestamp >= wake_at
-
-    asyncio.run(scenario())
+async def test_a_wait_survives_a_restart(tmp_path: Path) -> None:
+    async with opened(tmp_path, ScriptedModel(ScriptedFailure(retry_after=3600.0))) as engine:
+        run_id = await engine.submit(agent(), "go")
+        await until(engine, run_id, "run_waiting")
+        wake_at = (await engine.service.run(run_id)).wake_at
+    async with opened(tmp_path, ScriptedModel(), clock=make_later_clock(0.5)) as engine:
+        assert (await engine.service.run(run_id)).status == "waiting"
+    async with opened(tmp_path, ScriptedModel(say("later")), clock=make_later_clock(1)) as engine:
+        assert (await engine.wait(run_id)).text == "later"
+        asked = [event for event in await journal(engine, run_id) if event.type == "llm_request"]
+    assert wake_at is not None
+    assert asked[-1].timestamp >= wake_at
 
 
 class SlowWall:

@@ -38,59 +38,50 @@ def refuses_from(step: int, accepts_shorter: bool) -> Recorder:
 
 
 @pytest.mark.parametrize("accepts_shorter", [True, False])
-def test_an_unclear_refusal_of_a_large_conversation_is_retried_once_with_a_shorter_one(
+async def test_an_unclear_refusal_of_a_large_conversation_is_retried_once_with_a_shorter_one(
     tmp_path: Path, accepts_shorter: bool
 ) -> None:
     model = refuses_from(7, accepts_shorter)
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            result = await engine.run(agent(tools=[look], limits=Limits(context_window=4000)), "Look around.")
-            events = await journal(engine, result.run_id)
-        assert len(of(e.ContextCompacted, events)) == 1
-        failures = of(e.LlmError, events)
-        assert [each.guessed for each in failures] == ([True] if accepts_shorter else [True, False])
-        if accepts_shorter:
-            assert (result.outcome, result.text) == ("completed", "done")
-        else:
-            assert result.outcome == "model_error", "it was not said that it is too long"
-            assert "Provider returned error" in result.reason
-            assert "/compact" in result.next
-            assert "/reset" in result.next
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        result = await engine.run(agent(tools=[look], limits=Limits(context_window=4000)), "Look around.")
+        events = await journal(engine, result.run_id)
+    assert len(of(e.ContextCompacted, events)) == 1
+    failures = of(e.LlmError, events)
+    assert [each.guessed for each in failures] == ([True] if accepts_shorter else [True, False])
+    if accepts_shorter:
+        assert (result.outcome, result.text) == ("completed", "done")
+    else:
+        assert result.outcome == "model_error", "it was not said that it is too long"
+        assert "Provider returned error" in result.reason
+        assert "/compact" in result.next
+        assert "/reset" in result.next
 
 
-def test_an_unclear_refusal_of_a_small_conversation_ends_the_run(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(UNCLEAR, say("hello again"))) as engine:
-            first = await engine.run(agent(), "Hello.")
-            events = await journal(engine, first.run_id)
-            second = await engine.run(agent(), "Hello?", session=first.session_id)
-        assert (first.outcome, second.outcome) == ("model_error", "completed")
-        assert not of(e.CompactionStarted, events)
-        assert not of(e.LlmError, events)[0].compact
-
-    asyncio.run(scenario())
+async def test_an_unclear_refusal_of_a_small_conversation_ends_the_run(tmp_path: Path) -> None:
+    async with opened(tmp_path, ScriptedModel(UNCLEAR, say("hello again"))) as engine:
+        first = await engine.run(agent(), "Hello.")
+        events = await journal(engine, first.run_id)
+        second = await engine.run(agent(), "Hello?", session=first.session_id)
+    assert (first.outcome, second.outcome) == ("model_error", "completed")
+    assert not of(e.CompactionStarted, events)
+    assert not of(e.LlmError, events)[0].compact
 
 
-def test_a_clear_refusal_is_not_an_overflow(tmp_path: Path) -> None:
+async def test_a_clear_refusal_is_not_an_overflow(tmp_path: Path) -> None:
     def answer(request: ModelRequest, model: Recorder) -> ScriptStep:
         if len(model.asked) < 7:
             return ask(call("look", f"c{len(model.asked)}", at=len(model.asked)), usage=UNCOUNTED)
         return ScriptedFailure("invalid_request", "Unsupported parameter: temperature.", False, status=400)
 
-    async def scenario() -> None:
-        async with opened(tmp_path, Recorder(answer)) as engine:
-            result = await engine.run(agent(tools=[look], limits=Limits(context_window=4000)), "Look around.")
-            events = await journal(engine, result.run_id)
-        assert result.outcome == "model_error"
-        assert not of(e.CompactionStarted, events)
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, Recorder(answer)) as engine:
+        result = await engine.run(agent(tools=[look], limits=Limits(context_window=4000)), "Look around.")
+        events = await journal(engine, result.run_id)
+    assert result.outcome == "model_error"
+    assert not of(e.CompactionStarted, events)
 
 
-def test_the_reply_limit_is_lowered_for_the_rest_of_the_run(tmp_path: Path) -> None:
+async def test_the_reply_limit_is_lowered_for_the_rest_of_the_run(tmp_path: Path) -> None:
     bounds: list[int | None] = []
 
     def answer(request: ModelRequest, model: Recorder) -> ScriptStep:
@@ -99,18 +90,15 @@ def test_the_reply_limit_is_lowered_for_the_rest_of_the_run(tmp_path: Path) -> N
             return ScriptedFailure("invalid_request", "max_tokens is too large", False, longest_reply=8192)
         return ask(call("look", "c1", at=1), usage=UNCOUNTED) if len(bounds) == 2 else say("done", usage=UNCOUNTED)
 
-    async def scenario() -> None:
-        async with opened(tmp_path, Recorder(answer)) as engine:
-            hero = agent(tools=[look], model_settings={"max_tokens": 20_000}, retry={"attempts": 0})
-            result = await engine.run(hero, "Look around.")
-        assert result.outcome == "completed"
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, Recorder(answer)) as engine:
+        hero = agent(tools=[look], model_settings={"max_tokens": 20_000}, retry={"attempts": 0})
+        result = await engine.run(hero, "Look around.")
+    assert result.outcome == "completed"
     assert bounds == [20_000, 8192, 8192]
 
 
 @pytest.mark.parametrize("kind", ["invalid_request", "overflow", "billing", "auth", "not_found"])
-def test_a_refused_request_never_opens_the_breaker(tmp_path: Path, kind: Any) -> None:
+async def test_a_refused_request_never_opens_the_breaker(tmp_path: Path, kind: Any) -> None:
     calls = 2 * MIN_CALLS
     model = ScriptedModel(*[ScriptedFailure(kind, "no", False, status=400) for _ in range(calls)])
 
@@ -120,7 +108,7 @@ def test_a_refused_request_never_opens_the_breaker(tmp_path: Path, kind: Any) ->
                 result = await engine.run(agent(), "Hello.")
                 assert not of(e.BreakerOpened, await journal(engine, result.run_id))
 
-    asyncio.run(scenario())
+    await scenario()
 
 
 def test_a_breaker_opens_only_on_failures_that_are_recorded() -> None:
@@ -151,36 +139,30 @@ def test_a_wait_below_the_limit_parks_the_run_until_it_is_over() -> None:
     virtually(scenario())
 
 
-def test_the_wake_up_time_survives_a_restart(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(ScriptedFailure(retry_after=2.0))) as engine:
-            run_id = await engine.submit(agent(), "go")
-            waiting = await until(engine, run_id, "run_waiting")
-        async with opened(tmp_path, ScriptedModel(say("at last"))) as engine:
-            result = await engine.wait(run_id)
-            events = await journal(engine, run_id)
-        assert (result.outcome, result.text) == ("completed", "at last")
-        assert isinstance(waiting.data, e.RunWaiting)
-        assert waiting.data.wake_at is not None
-        request = [event for event in events if event.type == "llm_request"][-1]
-        assert request.timestamp >= waiting.data.wake_at
-
-    asyncio.run(scenario())
+async def test_the_wake_up_time_survives_a_restart(tmp_path: Path) -> None:
+    async with opened(tmp_path, ScriptedModel(ScriptedFailure(retry_after=2.0))) as engine:
+        run_id = await engine.submit(agent(), "go")
+        waiting = await until(engine, run_id, "run_waiting")
+    async with opened(tmp_path, ScriptedModel(say("at last"))) as engine:
+        result = await engine.wait(run_id)
+        events = await journal(engine, run_id)
+    assert (result.outcome, result.text) == ("completed", "at last")
+    assert isinstance(waiting.data, e.RunWaiting)
+    assert waiting.data.wake_at is not None
+    request = [event for event in events if event.type == "llm_request"][-1]
+    assert request.timestamp >= waiting.data.wake_at
 
 
-def test_a_longer_wait_ends_the_run_and_reports_the_time(tmp_path: Path) -> None:
+async def test_a_longer_wait_ends_the_run_and_reports_the_time(tmp_path: Path) -> None:
     model = ScriptedModel(ScriptedFailure("rate_limited", "slow down.", True, retry_after=90.0), say("hello"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            hero = agent(retry={"longest_wait": "1m"})
-            result = await engine.run(hero, "go")
-            assert result.outcome == "model_error"
-            assert "It asks to wait 2 min, until " in result.reason
-            assert " UTC; retry.longest_wait of the agent allows 1 min." in result.reason
-            assert (await engine.run(hero, "and now?", session=result.session_id)).text == "hello"
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        hero = agent(retry={"longest_wait": "1m"})
+        result = await engine.run(hero, "go")
+        assert result.outcome == "model_error"
+        assert "It asks to wait 2 min, until " in result.reason
+        assert " UTC; retry.longest_wait of the agent allows 1 min." in result.reason
+        assert (await engine.run(hero, "and now?", session=result.session_id)).text == "hello"
 
 
 def test_longest_wait_must_be_a_duration() -> None:

@@ -1,7 +1,6 @@
 """Replies that a refusal or a filter ended, conversations that a filter rejects, replies that filled the context
 window, and answers that no reader can see."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -230,7 +229,7 @@ class FillsWindow(Recorder):
         return end
 
 
-def test_a_reply_that_fills_the_window_is_continued_after_a_summary(tmp_path: Path) -> None:
+async def test_a_reply_that_fills_the_window_is_continued_after_a_summary(tmp_path: Path) -> None:
     def answer(request: ModelRequest, model: Recorder) -> ScriptStep:
         if is_summary(request):
             return say("## Done\nlooked", usage=UNCOUNTED)
@@ -240,15 +239,12 @@ def test_a_reply_that_fills_the_window_is_continued_after_a_summary(tmp_path: Pa
             return say("and the other.", usage=UNCOUNTED)
         return say("One half ", stop="max_tokens", usage=UNCOUNTED)
 
-    async def scenario() -> None:
-        async with opened(tmp_path, FillsWindow(answer)) as engine:
-            result = await engine.run(agent(tools=[look], limits=Limits(context_window=20_000)), "Look around.")
-            types = [event.type for event in await journal(engine, result.run_id)]
-        assert (result.outcome, result.text) == ("completed", "One half and the other.")
-        assert types.count("continuation") == 1
-        assert types.index("context_compacted") < types.index("continuation")
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, FillsWindow(answer)) as engine:
+        result = await engine.run(agent(tools=[look], limits=Limits(context_window=20_000)), "Look around.")
+        types = [event.type for event in await journal(engine, result.run_id)]
+    assert (result.outcome, result.text) == ("completed", "One half and the other.")
+    assert types.count("continuation") == 1
+    assert types.index("context_compacted") < types.index("continuation")
 
 
 @pytest.mark.parametrize(

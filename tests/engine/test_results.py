@@ -1,6 +1,5 @@
 """Results too long for the context keep their head and tail; the whole text can be recalled."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -34,7 +33,7 @@ async def recalled(call_id: str, context: treadle.ToolContext) -> str:
     return "nothing" if text is None else f"{len(text)} {LONG.startswith(text)}"
 
 
-def test_a_long_result_is_truncated_and_can_be_recalled_by_a_later_run(tmp_path: Path) -> None:
+async def test_a_long_result_is_truncated_and_can_be_recalled_by_a_later_run(tmp_path: Path) -> None:
     model = ScriptedModel(
         ask(call("read_all", "big", length=400_000)),
         ask(call("recalled", "c2", call_id="big")),
@@ -43,25 +42,22 @@ def test_a_long_result_is_truncated_and_can_be_recalled_by_a_later_run(tmp_path:
         say("again"),
     )
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            hero = agent(tools=[read_all, recalled])
-            result = await engine.run(hero, "go")
-            events = [event.data for event in await journal(engine, result.run_id)]
-            await engine.run(hero, "and now?", session=result.session_id)
-        [cut_event] = [data for data in events if isinstance(data, ResultTruncated)]
-        assert cut_event.length == len(LONG[:400_000])
-        ends = [data for data in events if isinstance(data, ToolCallEnd)]
-        assert [end.truncated for end in ends] == [True, False]
-        assert MAX_RESULT_CHARACTERS <= cut_event.shown == len(ends[0].content) < MAX_RESULT_CHARACTERS + 300
-        assert ends[0].content.startswith("line 0\n")
-        assert ends[0].content.endswith(LONG[:400_000][-100:])
-        assert 'recall(call_id="big", start=' in ends[0].content
-        assert ends[1].content == f"{cut_event.length} True"
-        shown = [part.content for part in all_told(model.requests[-1].conversation.messages[-1].parts)]
-        assert shown == [f"{cut_event.length} True", "nothing"]
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        hero = agent(tools=[read_all, recalled])
+        result = await engine.run(hero, "go")
+        events = [event.data for event in await journal(engine, result.run_id)]
+        await engine.run(hero, "and now?", session=result.session_id)
+    [cut_event] = [data for data in events if isinstance(data, ResultTruncated)]
+    assert cut_event.length == len(LONG[:400_000])
+    ends = [data for data in events if isinstance(data, ToolCallEnd)]
+    assert [end.truncated for end in ends] == [True, False]
+    assert MAX_RESULT_CHARACTERS <= cut_event.shown == len(ends[0].content) < MAX_RESULT_CHARACTERS + 300
+    assert ends[0].content.startswith("line 0\n")
+    assert ends[0].content.endswith(LONG[:400_000][-100:])
+    assert 'recall(call_id="big", start=' in ends[0].content
+    assert ends[1].content == f"{cut_event.length} True"
+    shown = [part.content for part in all_told(model.requests[-1].conversation.messages[-1].parts)]
+    assert shown == [f"{cut_event.length} True", "nothing"]
 
 
 def test_the_space_for_results_shrinks_as_the_context_fills() -> None:
@@ -76,32 +72,26 @@ def test_the_space_for_results_shrinks_as_the_context_fills() -> None:
     assert rooms[2] == 20_000
 
 
-def test_parallel_results_share_the_space(tmp_path: Path) -> None:
+async def test_parallel_results_share_the_space(tmp_path: Path) -> None:
     calls = [call("read_all", f"c{n}", length=300_000 + n) for n in range(20)]
     model = ScriptedModel(ask(*calls), say("done"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            await engine.run(agent(tools=[read_all]), "go")
-        total = sum(len(part.content) for part in all_told(model.requests[-1].conversation.messages[-1].parts))
-        assert total < 200_000 * 4 * 0.26
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        await engine.run(agent(tools=[read_all]), "go")
+    total = sum(len(part.content) for part in all_told(model.requests[-1].conversation.messages[-1].parts))
+    assert total < 200_000 * 4 * 0.26
 
 
 @pytest.mark.parametrize(
     "length", [0, 1, MIN_RESULT_CHARACTERS - 1, MIN_RESULT_CHARACTERS, MIN_RESULT_CHARACTERS + 1]
 )
-def test_short_results_are_not_changed(tmp_path: Path, length: int) -> None:
+async def test_short_results_are_not_changed(tmp_path: Path, length: int) -> None:
     model = ScriptedModel(ask(call("read_all", "c1", length=length)), say("done"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            await engine.run(agent(tools=[read_all]), "go")
-        [told] = all_told(model.requests[-1].conversation.messages[-1].parts)
-        assert told.content == LONG[:length]
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        await engine.run(agent(tools=[read_all]), "go")
+    [told] = all_told(model.requests[-1].conversation.messages[-1].parts)
+    assert told.content == LONG[:length]
 
 
 def test_the_truncation_marker_matches_the_omitted_text() -> None:
@@ -116,7 +106,7 @@ def test_the_truncation_marker_matches_the_omitted_text() -> None:
     assert f"start={len(head)}" in shown
 
 
-def test_an_observation_carries_its_exit_code_and_whether_it_is_an_error(tmp_path: Path) -> None:
+async def test_an_observation_carries_its_exit_code_and_whether_it_is_an_error(tmp_path: Path) -> None:
     @treadle.tool
     async def command(code: int) -> Observation:
         """Exit so."""
@@ -126,13 +116,10 @@ def test_an_observation_carries_its_exit_code_and_whether_it_is_an_error(tmp_pat
 
     model = ScriptedModel(*(ask(call("command", f"c{n}", code=n)) for n in (0, 1, 2, -1)), say("done"))
 
-    async def scenario() -> list[str]:
-        async with opened(tmp_path, model) as engine:
-            await engine.run(agent(tools=[command]), "go")
-        parts = [m.parts[0] for m in model.requests[-1].conversation.messages if m.role == "tool"]
-        return [getattr(part, "content", "") for part in parts]
-
-    ok, one, two, failed = asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        await engine.run(agent(tools=[command]), "go")
+    parts = [m.parts[0] for m in model.requests[-1].conversation.messages if m.role == "tool"]
+    ok, one, two, failed = [getattr(part, "content", "") for part in parts]
     assert ok.startswith('{"status":"ok","exit_code":0,"duration_ms":')
     assert '"exit_code":1' in one
     assert '"status":"failed","exit_code":2' in two

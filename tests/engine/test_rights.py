@@ -54,7 +54,7 @@ async def specs(engine: HostedEngine, run_id: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("own", ["inside", "inside/../../outside", "link", "../outside", "~", "/", "inside/link"])
-def test_a_child_works_within_the_folder_of_its_parent(own: str, tmp_path: Path) -> None:
+async def test_a_child_works_within_the_folder_of_its_parent(own: str, tmp_path: Path) -> None:
     folder, outside = tmp_path / "workspace", tmp_path / "outside"
     (folder / "inside").mkdir(parents=True)
     outside.mkdir()
@@ -62,21 +62,18 @@ def test_a_child_works_within_the_folder_of_its_parent(own: str, tmp_path: Path)
     (folder / "inside" / "link").symlink_to(outside)
     wanted = own if own[0] in "~/" else f"{folder}/{own}"
 
-    async def scenario() -> None:
-        async with opened(tmp_path, make_invoking_model()) as engine:
-            paths = [str(folder), f"{folder}/link", str(outside), "~/.ssh"]
-            policy = {"mode": "auto", "network": True, "readable": paths, "writable": paths}
-            engine.add_agents(agent(name="other", workspace=wanted, sandbox=policy))
-            result = await engine.run(agent(tools=["agent_spawn"], workspace=folder, sandbox="required"), "go")
-            [spec] = await specs(engine, result.run_id)
-            assert spec.workspace == str(folder / own if own == "inside" else folder)
-            assert (spec.confinement.mode, spec.confinement.network) == ("required", False)
-            assert spec.confinement.readable == spec.confinement.writable == (str(folder),)
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, make_invoking_model()) as engine:
+        paths = [str(folder), f"{folder}/link", str(outside), "~/.ssh"]
+        policy = {"mode": "auto", "network": True, "readable": paths, "writable": paths}
+        engine.add_agents(agent(name="other", workspace=wanted, sandbox=policy))
+        result = await engine.run(agent(tools=["agent_spawn"], workspace=folder, sandbox="required"), "go")
+        [spec] = await specs(engine, result.run_id)
+        assert spec.workspace == str(folder / own if own == "inside" else folder)
+        assert (spec.confinement.mode, spec.confinement.network) == ("required", False)
+        assert spec.confinement.readable == spec.confinement.writable == (str(folder),)
 
 
-def test_a_folder_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
+async def test_a_folder_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
     folder, outside = tmp_path / "workspace", tmp_path / "outside"
     (folder / "inside").mkdir(parents=True)
     outside.mkdir()
@@ -91,16 +88,13 @@ def test_a_folder_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
             return ask(call("read_file", path="secret.txt"))
         return say("I could not.")
 
-    async def scenario() -> None:
-        async with opened(tmp_path, FunctionModel(policy)) as engine:
-            engine.add_agents(agent(name="other", workspace=folder / "inside", tools=["read_file"]))
-            result = await engine.run(agent(tools=["agent_spawn", "read_file"], workspace=folder), "go")
-            [child] = await children_of(engine, result.run_id)
-            [refused] = of(await journal(engine, child), ToolCallError)
-            assert "is now a link" in refused.content
-            assert "not for you" not in refused.content
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, FunctionModel(policy)) as engine:
+        engine.add_agents(agent(name="other", workspace=folder / "inside", tools=["read_file"]))
+        result = await engine.run(agent(tools=["agent_spawn", "read_file"], workspace=folder), "go")
+        [child] = await children_of(engine, result.run_id)
+        [refused] = of(await journal(engine, child), ToolCallError)
+        assert "is now a link" in refused.content
+        assert "not for you" not in refused.content
 
 
 # ── What was asked for ─────────────────────────────────────────────────────────────────────────────
@@ -175,27 +169,24 @@ RUNS = {"rules": [{"tool": "bash", "do": "auto"}]}
 """Commands run without asking, also where no sandbox works."""
 
 
-def test_a_child_run_gets_a_secret_only_if_all_its_ancestors_were_granted_it(tmp_path: Path) -> None:
+async def test_a_child_run_gets_a_secret_only_if_all_its_ancestors_were_granted_it(tmp_path: Path) -> None:
     store = VaultStore(tmp_path / "home", {})
     store.put("BOTH", f"{CANARY}-1", [SecretGrant("*")])
     store.put("OTHERS", f"{CANARY}-2", [SecretGrant("other")])
     shown = call("bash", command="echo ${BOTH:-none} ${OTHERS:-none}")
 
-    async def scenario() -> None:
-        async with opened(tmp_path, make_invoking_model(child=ask(shown))) as engine:
-            engine.add_agents(agent(name="other", persona=f"You know {CANARY}-1.", tools=["bash"], approvals=RUNS))
-            workspace = tmp_path / "workspace"
-            workspace.mkdir()
-            parent = agent(tools=["agent_spawn", "bash"], workspace=workspace, approvals=RUNS)
-            result = await engine.run(parent, "go")
-            [child] = await children_of(engine, result.run_id)
-            events = await journal(engine, child)
-            [given] = of(events, ToolCallEnd)
-            assert given.content.split() == ["[redacted:BOTH]", "none"]
-            for run_id in (result.run_id, child):
-                assert CANARY.encode() not in b"".join(event.raw for event in await journal(engine, run_id))
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, make_invoking_model(child=ask(shown))) as engine:
+        engine.add_agents(agent(name="other", persona=f"You know {CANARY}-1.", tools=["bash"], approvals=RUNS))
+        workspace = tmp_path / "workspace"
+        workspace.mkdir()
+        parent = agent(tools=["agent_spawn", "bash"], workspace=workspace, approvals=RUNS)
+        result = await engine.run(parent, "go")
+        [child] = await children_of(engine, result.run_id)
+        events = await journal(engine, child)
+        [given] = of(events, ToolCallEnd)
+        assert given.content.split() == ["[redacted:BOTH]", "none"]
+        for run_id in (result.run_id, child):
+            assert CANARY.encode() not in b"".join(event.raw for event in await journal(engine, run_id))
 
 
 # ── Judges ─────────────────────────────────────────────────────────────────────────────────────────
@@ -309,7 +300,7 @@ def test_work_of_a_child_run_is_not_a_phantom_claim() -> None:
 
 @pytest.mark.parametrize("name", ["../other", "a/b", "x" * 5000, "nul\0l", "..", " ", "broken", "paused"])
 @pytest.mark.parametrize("tool", ["agent_send", "invoke_agent", "agent_spawn"])
-def test_an_unavailable_agent_is_a_clear_error(tool: str, name: str, tmp_path: Path) -> None:
+async def test_an_unavailable_agent_is_a_clear_error(tool: str, name: str, tmp_path: Path) -> None:
     home = tmp_path / "home"
     for known, text in (("broken", "name: broken\nmodle: x"), ("paused", "name: paused\nmodel: scripted/x")):
         (home / "agents" / known).mkdir(parents=True)
@@ -317,20 +308,17 @@ def test_an_unavailable_agent_is_a_clear_error(tool: str, name: str, tmp_path: P
     asked = ask(call(tool, "c1", agent=name, message="part"))
     model = FunctionModel(lambda request: say("done") if results(request) else asked)
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            await engine.run(agent(name="paused"), "be known")
-            await engine.service.set_agent_state("paused", "paused")
-            result = await engine.run(agent(tools=[tool]), "go")
-            assert result.outcome == "completed"
-            [refused] = of(await journal(engine, result.run_id), ToolCallError)
-            assert refused.content.startswith("Nothing was begun:"), refused
-            assert await children_of(engine, result.run_id) == []
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        await engine.run(agent(name="paused"), "be known")
+        await engine.service.set_agent_state("paused", "paused")
+        result = await engine.run(agent(tools=[tool]), "go")
+        assert result.outcome == "completed"
+        [refused] = of(await journal(engine, result.run_id), ToolCallError)
+        assert refused.content.startswith("Nothing was begun:"), refused
+        assert await children_of(engine, result.run_id) == []
 
 
-def test_a_broken_judge_does_not_fail_a_run(tmp_path: Path) -> None:
+async def test_a_broken_judge_does_not_fail_a_run(tmp_path: Path) -> None:
     """Neither one whose tools are not there, nor because the folder of the run is gone."""
     folder = tmp_path / "workspace"
     folder.mkdir()
@@ -340,15 +328,12 @@ def test_a_broken_judge_does_not_fail_a_run(tmp_path: Path) -> None:
             folder.rmdir()
         return say("answer")
 
-    async def scenario() -> None:
-        async with opened(tmp_path, FunctionModel(policy)) as engine:
-            engine.add_agents(agent(name="odd", tools=["no_such"]))
-            for checker in ("odd", "quality-checker"):
-                hero = agent(workspace=folder, quality={"checker": checker})
-                folder.mkdir(exist_ok=True)
-                result = await engine.run(hero, "go")
-                assert (result.outcome, result.text) == ("completed", "answer")
-                [scored] = of(await journal(engine, result.run_id), QualityScored)
-                assert scored.reasons.startswith("It was not asked:")
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, FunctionModel(policy)) as engine:
+        engine.add_agents(agent(name="odd", tools=["no_such"]))
+        for checker in ("odd", "quality-checker"):
+            hero = agent(workspace=folder, quality={"checker": checker})
+            folder.mkdir(exist_ok=True)
+            result = await engine.run(hero, "go")
+            assert (result.outcome, result.text) == ("completed", "answer")
+            [scored] = of(await journal(engine, result.run_id), QualityScored)
+            assert scored.reasons.startswith("It was not asked:")

@@ -1,6 +1,5 @@
 """A run on a model that is too small for tools."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from treadle.tools.builtin import SMALL_SET
 SMALL, LARGE = 135_000_000, 70_000_000_000
 
 
-def run_on(
+async def run_on(
     tmp_path: Path, parameters: int, agent: str = "default", **options: Any
 ) -> tuple[ModelRequest, RunStart]:
     """Run an agent of the home on a model of a size. Return the request, and the start of the run."""
@@ -42,12 +41,12 @@ def run_on(
             [start] = [e.data async for e in engine.events(result.run_id) if isinstance(e.data, RunStart)]
             return start
 
-    start = asyncio.run(scenario())
+    start = await scenario()
     return model.requests[0], start
 
 
-def test_the_default_agent_has_no_tools_on_a_small_model_and_says_so_in_one_line(tmp_path: Path) -> None:
-    request, start = run_on(tmp_path, 135_000_000)
+async def test_the_default_agent_has_no_tools_on_a_small_model_and_says_so_in_one_line(tmp_path: Path) -> None:
+    request, start = await run_on(tmp_path, 135_000_000)
     assert (request.preamble.tools, request.preamble.system) == ((), SMALL_MODEL_PERSONA)
     assert "bash" in start.withheld
     note = describe_event(start)
@@ -57,24 +56,24 @@ def test_the_default_agent_has_no_tools_on_a_small_model_and_says_so_in_one_line
     assert "--tools @small" in note.text
 
 
-def test_a_larger_model_gets_the_tools_without_a_line(tmp_path: Path) -> None:
-    request, start = run_on(tmp_path, 1_000_000_000)
+async def test_a_larger_model_gets_the_tools_without_a_line(tmp_path: Path) -> None:
+    request, start = await run_on(tmp_path, 1_000_000_000)
     assert "bash" in {tool.name for tool in request.preamble.tools}
     assert (start.withheld, start.persona, describe_event(start)) == ((), None, None)
 
 
 @pytest.mark.parametrize("asked", [["@small"], ["read_file"], ["bash", "read_file"]])
-def test_tools_that_are_asked_for_are_given(tmp_path: Path, asked: list[str]) -> None:
-    request, start = run_on(tmp_path, 135_000_000, tools=asked)
+async def test_tools_that_are_asked_for_are_given(tmp_path: Path, asked: list[str]) -> None:
+    request, start = await run_on(tmp_path, 135_000_000, tools=asked)
     assert request.preamble.tools
     assert start.withheld == ()
 
 
-def test_an_agent_that_names_its_tools_keeps_them(tmp_path: Path) -> None:
+async def test_an_agent_that_names_its_tools_keeps_them(tmp_path: Path) -> None:
     folder = tmp_path / "home" / "agents" / "own"
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text("name: own\ntools: [read_file]\n")
-    request, start = run_on(tmp_path, 135_000_000, "own")
+    request, start = await run_on(tmp_path, 135_000_000, "own")
     assert [tool.name for tool in request.preamble.tools] == ["read_file"]
     assert start.withheld == ()
 
@@ -100,7 +99,7 @@ def tool_names(request: ModelRequest) -> set[str]:
 
 
 @pytest.mark.parametrize(("first", "second"), [(SMALL, LARGE), (LARGE, SMALL)])
-def test_a_session_continues_on_a_model_of_another_size(tmp_path: Path, first: int, second: int) -> None:
+async def test_a_session_continues_on_a_model_of_another_size(tmp_path: Path, first: int, second: int) -> None:
     home = size_models(tmp_path, first, second)
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "notes.txt").write_text("warp and weft\n")
@@ -110,22 +109,19 @@ def test_a_session_continues_on_a_model_of_another_size(tmp_path: Path, first: i
     )
     models = {SMALL: small, LARGE: large}
 
-    async def scenario() -> None:
-        async with opened(tmp_path, models[first]) as engine:
-            engine.add_model("second", models[second])
-            for model in ("scripted/x", "second/y"):
-                options: Any = {"session": "s", "workspace": tmp_path / "work", "user": "ann"}
-                result = await engine.run(home.agent("default"), "Read notes.txt.", model=model, **options)
-                assert result.outcome == "completed"
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, models[first]) as engine:
+        engine.add_model("second", models[second])
+        for model in ("scripted/x", "second/y"):
+            options: Any = {"session": "s", "workspace": tmp_path / "work", "user": "ann"}
+            result = await engine.run(home.agent("default"), "Read notes.txt.", model=model, **options)
+            assert result.outcome == "completed"
     assert tool_names(small.requests[0]) == set()
     assert all("read_file" in tool_names(request) for request in large.requests)
     seen = str(list(models[second].requests[0].conversation.messages))
     assert ("Hello." if first == SMALL else "warp and weft") in seen
 
 
-def test_a_small_fallback_in_the_middle_of_a_run_keeps_its_tools(tmp_path: Path) -> None:
+async def test_a_small_fallback_in_the_middle_of_a_run_keeps_its_tools(tmp_path: Path) -> None:
     home = size_models(tmp_path, LARGE, SMALL)
     first = ScriptedModel(
         ask(call("recall", text="warp")),
@@ -133,14 +129,11 @@ def test_a_small_fallback_in_the_middle_of_a_run_keeps_its_tools(tmp_path: Path)
     )
     second = ScriptedModel(say("Done."))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, first) as engine:
-            engine.add_model("second", second)
-            spec = msgspec.structs.replace(home.agent("default"), fallbacks=("second/y",))
-            result = await engine.run(spec, "Look.", user="ann")
-            assert (result.outcome, result.text) == ("completed", "Done.")
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, first) as engine:
+        engine.add_model("second", second)
+        spec = msgspec.structs.replace(home.agent("default"), fallbacks=("second/y",))
+        result = await engine.run(spec, "Look.", user="ann")
+        assert (result.outcome, result.text) == ("completed", "Done.")
     assert second.requests[0].preamble == first.requests[0].preamble
 
 
@@ -156,7 +149,7 @@ def test_a_small_fallback_in_the_middle_of_a_run_keeps_its_tools(tmp_path: Path)
         ({"instructions": "You count words."}, set[str](), "You count words."),
     ],
 )
-def test_a_child_on_a_small_model_gets_only_the_tools_of_its_order(
+async def test_a_child_on_a_small_model_gets_only_the_tools_of_its_order(
     tmp_path: Path, order: dict[str, Any], given: set[str], persona: str
 ) -> None:
     home = size_models(tmp_path, LARGE, SMALL)
@@ -177,7 +170,7 @@ def test_a_child_on_a_small_model_gets_only_the_tools_of_its_order(
             [start] = [event.data async for event in events if isinstance(event.data, RunStart)]
             return start
 
-    start = asyncio.run(scenario())
+    start = await scenario()
     assert tool_names(small.requests[0]) == given
     assert small.requests[0].preamble.system.startswith(persona)
     assert bool(start.withheld) == (not given)
@@ -186,25 +179,22 @@ def test_a_child_on_a_small_model_gets_only_the_tools_of_its_order(
 
 
 @pytest.mark.parametrize(("parameters", "recalls"), [(SMALL, False), (LARGE, True)])
-def test_a_small_model_is_shown_no_earlier_answers(tmp_path: Path, parameters: int, recalls: bool) -> None:
+async def test_a_small_model_is_shown_no_earlier_answers(tmp_path: Path, parameters: int, recalls: bool) -> None:
     home = size_models(tmp_path, parameters, parameters)
     model = ScriptedModel(say("Warp is blue."), say("Done."))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            await engine.run(home.agent("default"), "What is warp?", session="one", user="ann")
-            result = await engine.run(home.agent("default"), "What is warp?", session="two", user="ann")
-            events = [event.data async for event in engine.events(result.run_id)]
-        assert any(isinstance(data, MemoryRecalled) for data in events) == recalls
-        [start] = [data for data in events if isinstance(data, RunStart)]
-        note = describe_event(start)
-        assert (note is not None and "nothing recalled" in note.text) != recalls
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        await engine.run(home.agent("default"), "What is warp?", session="one", user="ann")
+        result = await engine.run(home.agent("default"), "What is warp?", session="two", user="ann")
+        events = [event.data async for event in engine.events(result.run_id)]
+    assert any(isinstance(data, MemoryRecalled) for data in events) == recalls
+    [start] = [data for data in events if isinstance(data, RunStart)]
+    note = describe_event(start)
+    assert (note is not None and "nothing recalled" in note.text) != recalls
     assert ("Warp is blue." in str(list(model.requests[1].conversation.messages))) == recalls
 
 
-def test_an_agent_that_asks_for_memories_recalls_them_on_a_small_model(tmp_path: Path) -> None:
+async def test_an_agent_that_asks_for_memories_recalls_them_on_a_small_model(tmp_path: Path) -> None:
     home = size_models(tmp_path, SMALL, SMALL)
     spec = home.agent("default")
     asks = msgspec.structs.replace(
@@ -212,10 +202,7 @@ def test_an_agent_that_asks_for_memories_recalls_them_on_a_small_model(tmp_path:
     )
     model = ScriptedModel(say("Warp is blue."), say("Done."))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            for session in ("one", "two"):
-                await engine.run(asks, "What is warp?", session=session, user="ann")
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        for session in ("one", "two"):
+            await engine.run(asks, "What is warp?", session=session, user="ann")
     assert "Warp is blue." in str(list(model.requests[1].conversation.messages))

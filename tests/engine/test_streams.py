@@ -44,15 +44,12 @@ def test_durable_events_come_once_and_without_gaps_from_any_position() -> None:
     virtually(scenario())
 
 
-def test_a_reader_positioned_at_the_end_does_not_wait(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
-            result = await engine.run(agent(), "go")
-            last = (await journal(engine, result.run_id))[-1].sequence
-            async with asyncio.timeout(HANG_SECONDS), aclosing(engine.events(result.run_id, last)) as events:
-                assert [event async for event in events] == []
-
-    asyncio.run(scenario())
+async def test_a_reader_positioned_at_the_end_does_not_wait(tmp_path: Path) -> None:
+    async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
+        result = await engine.run(agent(), "go")
+        last = (await journal(engine, result.run_id))[-1].sequence
+        async with asyncio.timeout(HANG_SECONDS), aclosing(engine.events(result.run_id, last)) as events:
+            assert [event async for event in events] == []
 
 
 def test_live_events_carry_their_request_their_attempt_and_their_offset() -> None:
@@ -76,41 +73,35 @@ def test_live_events_carry_their_request_their_attempt_and_their_offset() -> Non
     virtually(scenario())
 
 
-def test_progress_carries_its_start_and_its_offset(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        model = ScriptedModel(ask(call("look", at="a")), say("done"))
-        async with opened(tmp_path, model) as engine:
-            events = [event async for event in engine.stream(agent(tools=[look]), "go")]
-        [start] = [event.sequence for event in events if event.type == "tool_call_start"]
-        progress = [event for event in events if event.type == "tool_call_progress"]
-        assert [event.sequence for event in progress] == [start, start]
-        assert [event.data for event in progress] == [
-            ToolCallProgress(start, "call_look", 0, "opening "),
-            ToolCallProgress(start, "call_look", 8, "closing"),
-        ]
-
-    asyncio.run(scenario())
+async def test_progress_carries_its_start_and_its_offset(tmp_path: Path) -> None:
+    model = ScriptedModel(ask(call("look", at="a")), say("done"))
+    async with opened(tmp_path, model) as engine:
+        events = [event async for event in engine.stream(agent(tools=[look]), "go")]
+    [start] = [event.sequence for event in events if event.type == "tool_call_start"]
+    progress = [event for event in events if event.type == "tool_call_progress"]
+    assert [event.sequence for event in progress] == [start, start]
+    assert [event.data for event in progress] == [
+        ToolCallProgress(start, "call_look", 0, "opening "),
+        ToolCallProgress(start, "call_look", 8, "closing"),
+    ]
 
 
-def test_a_late_reader_gets_the_text_in_flight_once(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        model = PacedModel()
-        async with opened(tmp_path, model) as engine:
-            run_id = await engine.submit(agent(), "go")
-            for _ in range(3):
-                await model.say("word ")
-            text = ""
-            async with aclosing(engine.events(run_id)) as events:
-                async for event in events:
-                    if isinstance(event.data, Token):
-                        assert event.data.offset == len(text)
-                        text += event.data.text
-                        if len(text) == 15:
-                            await model.say("and more")
-                            await model.finish()
-            assert text == "word word word and more"
-
-    asyncio.run(scenario())
+async def test_a_late_reader_gets_the_text_in_flight_once(tmp_path: Path) -> None:
+    model = PacedModel()
+    async with opened(tmp_path, model) as engine:
+        run_id = await engine.submit(agent(), "go")
+        for _ in range(3):
+            await model.say("word ")
+        text = ""
+        async with aclosing(engine.events(run_id)) as events:
+            async for event in events:
+                if isinstance(event.data, Token):
+                    assert event.data.offset == len(text)
+                    text += event.data.text
+                    if len(text) == 15:
+                        await model.say("and more")
+                        await model.finish()
+        assert text == "word word word and more"
 
 
 class PacedModel:
@@ -147,51 +138,45 @@ class PacedModel:
         (CallDelta(0, "look", '{"a'), CallDelta(0, "look", 't":1}'), 3),
     ],
 )
-def test_a_late_reader_gets_the_beginning_too_and_offsets_are_absolute(
+async def test_a_late_reader_gets_the_beginning_too_and_offsets_are_absolute(
     tmp_path: Path, first: Delta, second: Delta, offset: int
 ) -> None:
-    async def scenario() -> None:
-        model = PacedModel()
-        async with opened(tmp_path, model) as engine:
-            run_id = await engine.submit(agent(), "go")
-            await model.send(first)
-            seen: list[int] = []
-            pushed = asyncio.get_running_loop().create_future()
-            async with aclosing(engine.events(run_id)) as events:
-                async for event in events:
-                    if event.type == "llm_request":
-                        pushed = asyncio.ensure_future(model.send(second))
-                    if isinstance(event.data, ThinkingDelta | ToolCallDelta):
-                        seen.append(event.data.offset)
-                        pushed.add_done_callback(lambda _: asyncio.ensure_future(model.finish()))
-        assert seen == [0, offset]
-
-    asyncio.run(scenario())
+    model = PacedModel()
+    async with opened(tmp_path, model) as engine:
+        run_id = await engine.submit(agent(), "go")
+        await model.send(first)
+        seen: list[int] = []
+        pushed = asyncio.get_running_loop().create_future()
+        async with aclosing(engine.events(run_id)) as events:
+            async for event in events:
+                if event.type == "llm_request":
+                    pushed = asyncio.ensure_future(model.send(second))
+                if isinstance(event.data, ThinkingDelta | ToolCallDelta):
+                    seen.append(event.data.offset)
+                    pushed.add_done_callback(lambda _: asyncio.ensure_future(model.finish()))
+    assert seen == [0, offset]
 
 
-def test_a_slow_reader_gets_a_reset_from_which_it_can_resume(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        model = PacedModel()
-        async with opened(tmp_path, model) as engine:
-            run_id = await engine.submit(agent(), "go")
-            await model.say("0")
-            seen: list[Event] = []
-            async with aclosing(engine.service.events(run_id, backlog=5)) as events:
-                async for event in events:
-                    seen.append(event)
-                    if event.type == "token":
-                        for number in range(1, 20):  # no reader reads meanwhile
-                            await model.say(f" {number}")
-                        await model.finish()
-            last = [event.sequence for event in seen if event.durable][-1]
-            assert isinstance(seen[-1].data, StreamReset)
-            assert seen[-1].data.after == last
-            assert len(seen) < 20
-            async with aclosing(engine.service.events(run_id, last)) as events:
-                rest = [event async for event in events if event.durable]
-            assert [event for event in seen if event.durable] + rest == await journal(engine, run_id)
-
-    asyncio.run(scenario())
+async def test_a_slow_reader_gets_a_reset_from_which_it_can_resume(tmp_path: Path) -> None:
+    model = PacedModel()
+    async with opened(tmp_path, model) as engine:
+        run_id = await engine.submit(agent(), "go")
+        await model.say("0")
+        seen: list[Event] = []
+        async with aclosing(engine.service.events(run_id, backlog=5)) as events:
+            async for event in events:
+                seen.append(event)
+                if event.type == "token":
+                    for number in range(1, 20):  # no reader reads meanwhile
+                        await model.say(f" {number}")
+                    await model.finish()
+        last = [event.sequence for event in seen if event.durable][-1]
+        assert isinstance(seen[-1].data, StreamReset)
+        assert seen[-1].data.after == last
+        assert len(seen) < 20
+        async with aclosing(engine.service.events(run_id, last)) as events:
+            rest = [event async for event in events if event.durable]
+        assert [event for event in seen if event.durable] + rest == await journal(engine, run_id)
 
 
 def test_a_slow_reader_does_not_slow_the_run() -> None:
@@ -206,34 +191,28 @@ def test_a_slow_reader_does_not_slow_the_run() -> None:
     virtually(scenario())
 
 
-def test_closing_the_engine_ends_waits_for_runs(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(Silence("half"))) as engine:
-            run_id = await engine.submit(agent(), "go")
-            waiting = asyncio.ensure_future(engine.wait(run_id))
-            await until(engine, run_id, "token")
-        with pytest.raises(StoreError, match="closed"):
-            await asyncio.wait_for(waiting, HANG_SECONDS)
-
-    asyncio.run(scenario())
+async def test_closing_the_engine_ends_waits_for_runs(tmp_path: Path) -> None:
+    async with opened(tmp_path, ScriptedModel(Silence("half"))) as engine:
+        run_id = await engine.submit(agent(), "go")
+        waiting = asyncio.ensure_future(engine.wait(run_id))
+        await until(engine, run_id, "token")
+    with pytest.raises(StoreError, match="closed"):
+        await asyncio.wait_for(waiting, HANG_SECONDS)
 
 
 @pytest.mark.parametrize("read", [1, 7])
-def test_closing_the_engine_ends_streams(tmp_path: Path, read: int) -> None:
+async def test_closing_the_engine_ends_streams(tmp_path: Path, read: int) -> None:
     """One reader is behind, among what was stored; the other is up to date and waits."""
 
-    async def scenario() -> None:
-        async with opened(tmp_path, ScriptedModel(Silence("half"))) as engine:
-            run_id = await engine.submit(agent(), "go")
-            await until(engine, run_id, "token")
-            events = engine.events(run_id)
-            for _ in range(read):
-                await anext(events)
-        rest = asyncio.ensure_future(_drain(events))
-        with pytest.raises(StoreError, match="closed"):
-            await asyncio.wait_for(rest, HANG_SECONDS)
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, ScriptedModel(Silence("half"))) as engine:
+        run_id = await engine.submit(agent(), "go")
+        await until(engine, run_id, "token")
+        events = engine.events(run_id)
+        for _ in range(read):
+            await anext(events)
+    rest = asyncio.ensure_future(_drain(events))
+    with pytest.raises(StoreError, match="closed"):
+        await asyncio.wait_for(rest, HANG_SECONDS)
 
 
 async def _drain(events: AsyncGenerator[Event, None]) -> None:
@@ -244,7 +223,7 @@ async def _drain(events: AsyncGenerator[Event, None]) -> None:
 # ── Callbacks and scripts ──
 
 
-def test_each_callback_is_called_for_its_events(tmp_path: Path) -> None:
+async def test_each_callback_is_called_for_its_events(tmp_path: Path) -> None:
     heard: dict[str, list[str]] = {}
 
     def note(name: str, value: str) -> None:
@@ -260,16 +239,13 @@ def test_each_callback_is_called_for_its_events(tmp_path: Path) -> None:
         on_status=lambda event: note("status", event.type),
     )
 
-    async def scenario() -> None:
-        model = ScriptedModel(
-            ScriptedFailure(retry_after=0.01),
-            ask(call("look", "c1", at="a"), call("look", "c2", wrong=1), thinking="I could look"),
-            say("all done"),
-        )
-        async with opened(tmp_path, model) as engine:
-            await engine.run(agent(tools=[look]), "go", callbacks)
-
-    asyncio.run(scenario())
+    model = ScriptedModel(
+        ScriptedFailure(retry_after=0.01),
+        ask(call("look", "c1", at="a"), call("look", "c2", wrong=1), thinking="I could look"),
+        say("all done"),
+    )
+    async with opened(tmp_path, model) as engine:
+        await engine.run(agent(tools=[look]), "go", callbacks)
     assert heard == {
         "delta": ["all", " done"],
         "thinking": ["I could look"],
@@ -300,14 +276,14 @@ def test_run_sync_works_repeatedly_without_an_event_loop(tmp_path: Path) -> None
     assert (first.text, second.text, second.session_id) == ("one", "two", first.session_id)
 
 
-def test_a_run_records_its_usage(tmp_path: Path) -> None:
+async def test_a_run_records_its_usage(tmp_path: Path) -> None:
     async def scenario() -> treadle.Result:
         usage = Usage(100, 10, cache_read_tokens=50)
         model = ScriptedModel(ask(call("look", at="a"), usage=usage), say("done", usage=usage))
         async with opened(tmp_path, model) as engine:
             return await engine.run(agent(tools=[look]), "go")
 
-    metrics = asyncio.run(scenario()).metrics
+    metrics = (await scenario()).metrics
     assert (metrics.steps, metrics.model_calls, metrics.actions) == (2, 2, 1)
     assert (metrics.input_tokens, metrics.output_tokens, metrics.cache_hit_rate) == (200, 20, 0.5)
     assert metrics.duration_ms >= metrics.model_ms + metrics.tool_ms - 2

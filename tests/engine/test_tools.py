@@ -94,24 +94,21 @@ def test_a_writer_runs_alone_and_in_order() -> None:
     assert [answer.call_id for answer in answers] == list("abcde")
 
 
-def test_the_intent_is_committed_before_the_tool_runs(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        engine: HostedEngine
-        seen: list[str] = []
+async def test_the_intent_is_committed_before_the_tool_runs(tmp_path: Path) -> None:
+    engine: HostedEngine
+    seen: list[str] = []
 
-        @treadle.tool
-        async def look_back(context: treadle.ToolContext) -> str:
-            events = await engine.service._journal.read(context.run_id)  # pyright: ignore[reportPrivateUsage] -- the journal itself
-            seen.extend(event.data.call_id for event in events if isinstance(event.data, ToolCallStart))
-            return context.idempotency_key
+    @treadle.tool
+    async def look_back(context: treadle.ToolContext) -> str:
+        events = await engine.service._journal.read(context.run_id)  # pyright: ignore[reportPrivateUsage] -- the journal itself
+        seen.extend(event.data.call_id for event in events if isinstance(event.data, ToolCallStart))
+        return context.idempotency_key
 
-        model = ScriptedModel(ask(call("look_back", "c1")), say("done"))
-        async with opened(tmp_path, model) as engine:
-            result = await engine.run(agent(tools=[look_back]), "go")
-        assert seen == ["c1"]
-        assert results(model) == [ToolResult("c1", f"{result.run_id}/c1")]
-
-    asyncio.run(scenario())
+    model = ScriptedModel(ask(call("look_back", "c1")), say("done"))
+    async with opened(tmp_path, model) as engine:
+        result = await engine.run(agent(tools=[look_back]), "go")
+    assert seen == ["c1"]
+    assert results(model) == [ToolResult("c1", f"{result.run_id}/c1")]
 
 
 # ── What goes wrong ──
@@ -233,7 +230,7 @@ def test_a_tool_that_cancels_itself_has_failed_and_is_not_run_again(beside: int)
     assert len(runs) == 1 + beside
 
 
-def test_a_tool_that_exits_does_not_take_the_engine_with_it(tmp_path: Path) -> None:
+async def test_a_tool_that_exits_does_not_take_the_engine_with_it(tmp_path: Path) -> None:
     @treadle.tool
     def leave() -> str:
         sys.exit(2)
@@ -242,7 +239,7 @@ def test_a_tool_that_exits_does_not_take_the_engine_with_it(tmp_path: Path) -> N
         async with opened(tmp_path, ScriptedModel(ask(call("leave")), say("done"))) as engine:
             return await engine.run(agent(tools=[leave]), "go")
 
-    assert asyncio.run(scenario()).outcome == "completed"
+    assert (await scenario()).outcome == "completed"
 
 
 @pytest.mark.parametrize("place", ["result", "error", "progress"])
@@ -305,46 +302,40 @@ def test_calls_with_the_same_or_no_id_are_distinguished() -> None:
     assert all(answer.call_id for answer in answers)
 
 
-def test_a_warning_of_a_guard_is_sent_with_the_request_and_counted(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        again = ask(call("add", a=1, b=2))
-        model = ScriptedModel(again, again, say(""), say("done"))
-        async with opened(tmp_path, model) as engine:
-            result = await engine.run(agent(tools=[add]), "go")
-            events = await journal(engine, result.run_id)
-        said = [event.data.messages for event in events if isinstance(event.data, LlmRequest)]
-        assert said == [len(request.conversation.messages) for request in model.requests]
-
-    asyncio.run(scenario())
+async def test_a_warning_of_a_guard_is_sent_with_the_request_and_counted(tmp_path: Path) -> None:
+    again = ask(call("add", a=1, b=2))
+    model = ScriptedModel(again, again, say(""), say("done"))
+    async with opened(tmp_path, model) as engine:
+        result = await engine.run(agent(tools=[add]), "go")
+        events = await journal(engine, result.run_id)
+    said = [event.data.messages for event in events if isinstance(event.data, LlmRequest)]
+    assert said == [len(request.conversation.messages) for request in model.requests]
 
 
-def test_a_cancel_stops_a_call_in_progress_and_the_end_lists_it(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        stopped: list[str] = []
+async def test_a_cancel_stops_a_call_in_progress_and_the_end_lists_it(tmp_path: Path) -> None:
+    gate = Gate()
+    stopped: list[str] = []
 
-        @treadle.tool(effect="read")
-        async def hold(name: str) -> str:
-            try:
-                await gate.pass_through()
-            finally:
-                stopped.append(name)
-            return name
+    @treadle.tool(effect="read")
+    async def hold(name: str) -> str:
+        try:
+            await gate.pass_through()
+        finally:
+            stopped.append(name)
+        return name
 
-        model = ScriptedModel(ask(call("hold", "c1", name="a"), call("hold", "c2", name="b")))
-        async with opened(tmp_path, model) as engine:
-            run_id = await engine.submit(agent(tools=[hold]), "go")
-            await gate.reached.wait()
-            await engine.cancel(run_id)
-            result = await engine.wait(run_id)
-            events = await journal(engine, run_id)
-        assert sorted(stopped) == ["a", "b"]
-        assert result.outcome == "cancelled"
-        assert result.stopped == ("hold (c1)", "hold (c2)")
-        errors = [event.data for event in events if isinstance(event.data, ToolCallError)]
-        assert [(error.call_id, error.kind) for error in errors] == [("c1", "cancelled"), ("c2", "cancelled")]
-
-    asyncio.run(scenario())
+    model = ScriptedModel(ask(call("hold", "c1", name="a"), call("hold", "c2", name="b")))
+    async with opened(tmp_path, model) as engine:
+        run_id = await engine.submit(agent(tools=[hold]), "go")
+        await gate.reached.wait()
+        await engine.cancel(run_id)
+        result = await engine.wait(run_id)
+        events = await journal(engine, run_id)
+    assert sorted(stopped) == ["a", "b"]
+    assert result.outcome == "cancelled"
+    assert result.stopped == ("hold (c1)", "hold (c2)")
+    errors = [event.data for event in events if isinstance(event.data, ToolCallError)]
+    assert [(error.call_id, error.kind) for error in errors] == [("c1", "cancelled"), ("c2", "cancelled")]
 
 
 def test_the_deadline_stops_a_call_in_progress() -> None:

@@ -1,6 +1,5 @@
 """The exact events of a plain run and the exact request that the model gets."""
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -39,7 +38,7 @@ def render_requests(requests: Sequence[ModelRequest]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def test_the_transcript_of_two_steps_matches_the_record(tmp_path: Path) -> None:
+async def test_the_transcript_of_two_steps_matches_the_record(tmp_path: Path) -> None:
     script = (
         ask(
             call("add", a=2, b=3), call("add", "call_2", a=4, b=5), text="I add.", thinking="2 and 3, then 4 and 5"
@@ -47,14 +46,11 @@ def test_the_transcript_of_two_steps_matches_the_record(tmp_path: Path) -> None:
         say("5 and 9."),
     )
 
-    async def scenario() -> tuple[str, str]:
-        with ScriptedModel(*script) as model:
-            async with opened(tmp_path, model, clock=FakeClock(), ids=CountingIds()) as engine:
-                calculator = agent(persona="You add.", tools=[add])
-                result = await engine.run(calculator, "What is 2+3, and 4+5?")
-                return render_events(await journal(engine, result.run_id)), render_requests(model.requests)
-
-    events, requests = asyncio.run(scenario())
+    with ScriptedModel(*script) as model:
+        async with opened(tmp_path, model, clock=FakeClock(), ids=CountingIds()) as engine:
+            calculator = agent(persona="You add.", tools=[add])
+            result = await engine.run(calculator, "What is 2+3, and 4+5?")
+            events, requests = render_events(await journal(engine, result.run_id)), render_requests(model.requests)
     events = events.replace(str(tmp_path), "")
     assert events == (GOLDEN / "two_steps_events.txt").read_text()
     assert requests == (GOLDEN / "two_steps_requests.txt").read_text()

@@ -1,6 +1,5 @@
 """The cost of a fork and of a replay grows linearly with the run. `python -m bench.fork` measures the time."""
 
-import asyncio
 import time
 from pathlib import Path
 
@@ -9,14 +8,14 @@ from bench import fork
 from tests.patience import LINEAR
 
 
-def measure_best(folder: Path, steps: int) -> tuple[float, float]:
+async def measure_best(folder: Path, steps: int) -> tuple[float, float]:
     """Return the CPU seconds of the cheapest fork, and of the cheapest replay, of a run with so many steps."""
     folder.mkdir()
-    forks, replays = asyncio.run(fork.measure(folder, steps, rounds=3, clock=time.process_time))
+    forks, replays = await fork.measure(folder, steps, rounds=3, clock=time.process_time)
     return min(forks), min(replays)
 
 
-def test_four_times_the_steps_cost_about_four_times_as_much(tmp_path: Path) -> None:
-    short, long = measure_best(tmp_path / "short", 25), measure_best(tmp_path / "long", 100)
+async def test_four_times_the_steps_cost_about_four_times_as_much(tmp_path: Path) -> None:
+    short, long = await measure_best(tmp_path / "short", 25), await measure_best(tmp_path / "long", 100)
     assert long[0] < LINEAR * short[0], "fork"
     assert long[1] < LINEAR * short[1], "replay"

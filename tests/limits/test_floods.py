@@ -1,8 +1,6 @@
 """Replies with very many tool calls, in every wire format: the excess is dropped while it arrives."""
 
-import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,7 +8,6 @@ import treadle
 from tests.engine.running import journal
 from tests.fake_endpoint import Answer, FakeEndpoint, says
 from tests.limits.replies import FLOODS, chat_stream, chat_text, event, read_reply, request, written_calls
-from tests.patience import HANG_SECONDS
 from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.domain import events as e
@@ -60,25 +57,22 @@ def test_calls_that_a_model_writes_in_its_text_have_the_same_limit() -> None:
     assert (len(whole.parts), whole.excess_calls) == (128, 172)
 
 
-def test_a_run_records_the_dropped_calls_in_one_event_and_tells_the_model(tmp_path: Path) -> None:
+async def test_a_run_records_the_dropped_calls_in_one_event_and_tells_the_model(tmp_path: Path) -> None:
     @treadle.tool
     def add(a: int) -> str:
         """Add."""
         return f"sum {a}"
 
-    async def run() -> tuple[list[Any], list[Any]]:
-        flood = Answer([chat_stream(3000)])
-        async with FakeEndpoint(flood, says("Done.")) as endpoint:
-            home = Home(tmp_path / "home")
-            home.ensure()
-            providers = f"{{providers: {{fake: {{base_url: '{endpoint.url}', api_key: x}}}}}}"
-            (home.path / "config.yaml").write_text(providers)
-            async with create_engine(home=home) as engine:
-                result = await engine.run(treadle.Agent(name="a", model="fake/m", tools=[add]), "Go.")
-                assert result.text == "Done."
-                return [event.data for event in await journal(engine, result.run_id)], endpoint.requests
-
-    events, requests = asyncio.run(asyncio.wait_for(run(), HANG_SECONDS))
+    flood = Answer([chat_stream(3000)])
+    async with FakeEndpoint(flood, says("Done.")) as endpoint:
+        home = Home(tmp_path / "home")
+        home.ensure()
+        providers = f"{{providers: {{fake: {{base_url: '{endpoint.url}', api_key: x}}}}}}"
+        (home.path / "config.yaml").write_text(providers)
+        async with create_engine(home=home) as engine:
+            result = await engine.run(treadle.Agent(name="a", model="fake/m", tools=[add]), "Go.")
+            assert result.text == "Done."
+            events, requests = [event.data for event in await journal(engine, result.run_id)], endpoint.requests
     [dropped] = [data for data in events if isinstance(data, e.CallsDropped)]
     assert (dropped.step, dropped.dropped, dropped.limit) == (1, 2872, 128)
     assert sum(isinstance(data, e.ToolCallError) for data in events) == 0

@@ -1,6 +1,5 @@
 """Every entry of the table of limits has a test, here or in a module that is named below."""
 
-import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +11,6 @@ import treadle
 from tests.fake_endpoint import FakeEndpoint, says
 from tests.limits.replies import chat_text, event, read_reply, request
 from tests.models.chat import failed
-from tests.patience import HANG_SECONDS
 from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.core.context.transcript import make_call_ids_unique
@@ -163,7 +161,7 @@ def test_every_limit_of_the_table_has_a_test() -> None:
 # ── Depth and numbers ──────────────────────────────────────────────────────────────────────────────
 
 
-def test_arguments_that_are_nested_too_deeply_fail_at_once_and_the_model_is_told(tmp_path: Path) -> None:
+async def test_arguments_that_are_nested_too_deeply_fail_at_once_and_the_model_is_told(tmp_path: Path) -> None:
     from treadle.testing.models import ScriptedModel, ask, say
 
     @treadle.tool
@@ -178,7 +176,7 @@ def test_arguments_that_are_nested_too_deeply_fail_at_once_and_the_model_is_told
             result = await engine.run(treadle.Agent(name="a", model="scripted/x", tools=[add]), "Go.")
             return [each.data async for each in engine.events(result.run_id)]
 
-    [error] = [data for data in asyncio.run(run()) if isinstance(data, e.ToolCallError)]
+    [error] = [data for data in await run() if isinstance(data, e.ToolCallError)]
     assert error.kind == "invalid_arguments"
     assert f"nested more than {MAX_JSON_DEPTH} levels deep" in error.content
 
@@ -221,20 +219,17 @@ def test_huge_indexes_and_counts_do_not_break_a_stream() -> None:
     assert read.whole.usage.estimated
 
 
-def test_a_message_to_a_run_has_the_attachment_limit_of_its_agent(tmp_path: Path) -> None:
-    async def perform() -> None:
-        async with FakeEndpoint(says("Done.")) as endpoint:
-            home = Home(tmp_path / "home")
-            home.ensure()
-            providers = f"{{providers: {{fake: {{base_url: '{endpoint.url}', api_key: x}}}}}}"
-            (home.path / "config.yaml").write_text(providers)
-            async with create_engine(home=home) as engine:
-                agent = treadle.Agent(name="a", model="fake/m", limits={"max_attachment_bytes": 300})
-                run_id = (await engine.run(agent, "Go.")).run_id
-                service = engine.context.service
-                with pytest.raises(SizeLimitExceeded, match="has 303 bytes: at most 300"):
-                    await service.steer(run_id, user("Look.", Image("image/png", "A" * 404)))
-                with pytest.raises(InvalidState):  # the size is right, but the run has ended
-                    await service.steer(run_id, user("Look.", Image("image/png", "A" * 400)))
-
-    asyncio.run(asyncio.wait_for(perform(), HANG_SECONDS))
+async def test_a_message_to_a_run_has_the_attachment_limit_of_its_agent(tmp_path: Path) -> None:
+    async with FakeEndpoint(says("Done.")) as endpoint:
+        home = Home(tmp_path / "home")
+        home.ensure()
+        providers = f"{{providers: {{fake: {{base_url: '{endpoint.url}', api_key: x}}}}}}"
+        (home.path / "config.yaml").write_text(providers)
+        async with create_engine(home=home) as engine:
+            agent = treadle.Agent(name="a", model="fake/m", limits={"max_attachment_bytes": 300})
+            run_id = (await engine.run(agent, "Go.")).run_id
+            service = engine.context.service
+            with pytest.raises(SizeLimitExceeded, match="has 303 bytes: at most 300"):
+                await service.steer(run_id, user("Look.", Image("image/png", "A" * 404)))
+            with pytest.raises(InvalidState):  # the size is right, but the run has ended
+                await service.steer(run_id, user("Look.", Image("image/png", "A" * 400)))

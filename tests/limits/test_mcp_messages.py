@@ -94,30 +94,29 @@ def answer(pages: Callable[[str | None], dict[str, Any]], called: bytes = b"{}")
     return reply
 
 
-def with_server(reply: Reply, use: Callable[[ServerConnection], Awaitable[None]], *, events: bool = False) -> None:
-    async def run() -> None:
-        async with serve_http(reply, events=events) as url:
-            server = RunningServer()
-            transport = open_url(url, make_http_client({}, HANG_SECONDS), server)
-            connection = ServerConnection("s", transport, server, "1")
-            try:
-                await connection.open(HANG_SECONDS)
-                await use(connection)
-            finally:
-                await connection.close()
-
-    asyncio.run(asyncio.wait_for(run(), HANG_SECONDS))
+async def with_server(
+    reply: Reply, use: Callable[[ServerConnection], Awaitable[None]], *, events: bool = False
+) -> None:
+    async with serve_http(reply, events=events) as url:
+        server = RunningServer()
+        transport = open_url(url, make_http_client({}, HANG_SECONDS), server)
+        connection = ServerConnection("s", transport, server, "1")
+        try:
+            await connection.open(HANG_SECONDS)
+            await use(connection)
+        finally:
+            await connection.close()
 
 
 @pytest.mark.parametrize("events", [False, True], ids=["json", "events"])
-def test_structured_content_that_is_too_deep_fails_its_call_at_once(events: bool) -> None:
+async def test_structured_content_that_is_too_deep_fails_its_call_at_once(events: bool) -> None:
     called = b'{"content": [], "structuredContent": ' + DEEP.encode() + b"}"
 
     async def use(connection: ServerConnection) -> None:
         with pytest.raises(ToolError, match=r"cannot be read|Failed to parse"):
             await connection.call("echo", {}, make_context())
 
-    with_server(answer(lambda _: {"tools": [ECHO]}, called), use, events=events)
+    await with_server(answer(lambda _: {"tools": [ECHO]}, called), use, events=events)
 
 
 def test_an_unreadable_line_of_a_program_is_matched_to_its_request() -> None:
@@ -180,7 +179,7 @@ def test_messages_that_were_not_asked_for_are_bounded() -> None:
         limits.apply(progress)
 
 
-def test_a_list_of_tools_ends_at_its_limit_and_at_a_repeated_cursor() -> None:
+async def test_a_list_of_tools_ends_at_its_limit_and_at_a_repeated_cursor() -> None:
     asked: list[str | None] = []
 
     def many(cursor: str | None) -> dict[str, Any]:
@@ -193,7 +192,7 @@ def test_a_list_of_tools_ends_at_its_limit_and_at_a_repeated_cursor() -> None:
         assert len(connection.tools) == MAX_MCP_TOOLS
         assert len(connection.title) == 200
 
-    with_server(answer(many), check)
+    await with_server(answer(many), check)
     assert asked == [None, "1500"]
     asked.clear()
 
@@ -204,11 +203,11 @@ def test_a_list_of_tools_ends_at_its_limit_and_at_a_repeated_cursor() -> None:
     async def listed(connection: ServerConnection) -> None:
         assert list(connection.tools) == ["echo"]
 
-    with_server(answer(same), listed)
+    await with_server(answer(same), listed)
     assert asked == [None, "again"]
 
 
-def test_endless_cursors_end_after_the_last_page_and_a_huge_cursor_fails() -> None:
+async def test_endless_cursors_end_after_the_last_page_and_a_huge_cursor_fails() -> None:
     asked: list[str | None] = []
 
     def endless(cursor: str | None) -> dict[str, Any]:
@@ -218,22 +217,22 @@ def test_endless_cursors_end_after_the_last_page_and_a_huge_cursor_fails() -> No
     async def nothing(connection: ServerConnection) -> None:
         assert not connection.tools
 
-    with_server(answer(endless), nothing)
+    await with_server(answer(endless), nothing)
     assert len(asked) == 100
     with pytest.raises(ConnectionFailed, match="cursor of more than 4096 characters"):
-        with_server(answer(lambda _: {"tools": [ECHO], "nextCursor": "x" * 5000}), nothing)
+        await with_server(answer(lambda _: {"tools": [ECHO], "nextCursor": "x" * 5000}), nothing)
 
 
-def test_a_question_with_too_many_fields_is_declined_and_its_options_are_bounded() -> None:
+async def test_a_question_with_too_many_fields_is_declined_and_its_options_are_bounded() -> None:
     async def ask(fields: dict[str, Any]) -> tuple[types.ElicitResult, list[Any]]:
         context: Any = make_context()
         schema: Any = {"type": "object", "properties": fields}
         params = types.ElicitRequestFormParams(message="m" * 9000, requested_schema=schema)
         return await ask_person("s", params, context), context.asked
 
-    result, asked = asyncio.run(ask({f"f{n}": {"type": "string"} for n in range(51)}))
+    result, asked = await ask({f"f{n}": {"type": "string"} for n in range(51)})
     assert (result.action, asked) == ("decline", [])
-    _, [(question, options)] = asyncio.run(ask({"f": {"type": "string", "enum": [str(n) for n in range(9000)]}}))
+    _, [(question, options)] = await ask({"f": {"type": "string", "enum": [str(n) for n in range(9000)]}})
     assert len(options) == 50
     assert len(question) < 3000
 

@@ -11,7 +11,6 @@ from tests.fake_endpoint import DONE, Answer, delta
 from tests.patience import HANG_SECONDS
 from tests.surfaces.http.served_home import serve_home
 from tests.surfaces.http.sse import Wire
-from tests.surfaces.http.test_access import in_time
 from treadle.domain.envelope import Event, Origin, make_draft, to_json
 from treadle.domain.events import Token
 from treadle.domain.ids import AgentId, EventId, RunId, SessionId
@@ -95,7 +94,7 @@ def test_text_in_progress_is_contiguous_in_shared_blocks() -> None:
     assert all(one.text is other.text for one, other in zip(tokens, again, strict=True))
 
 
-def test_stalled_readers_of_an_ended_run_share_its_large_events(
+async def test_stalled_readers_of_an_ended_run_share_its_large_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("treadle.surfaces.http.streams.END_TIMEOUT_SECONDS", 0.1)
@@ -120,4 +119,4 @@ def test_stalled_readers_of_an_ended_run_share_its_large_events(
             for wire in stalled:
                 await wire.close()
 
-    in_time(perform())
+    await perform()

@@ -9,7 +9,6 @@ from tests.fake_endpoint import DONE, Answer, delta
 from tests.patience import HANG_SECONDS
 from tests.surfaces.http.served_home import serve_home
 from tests.surfaces.http.sse import Wire
-from tests.surfaces.http.test_access import in_time
 from treadle.surfaces.http.stream_memory import ReaderMemory, StreamMemory
 
 
@@ -29,32 +28,29 @@ def test_the_readers_that_hold_most_are_disconnected_first() -> None:
     assert total.held == 0
 
 
-def test_stalled_readers_are_disconnected_resume_and_return_their_memory(
+async def test_stalled_readers_are_disconnected_resume_and_return_their_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("treadle.surfaces.http.streams.END_TIMEOUT_SECONDS", 0.1)
     words = [delta(content="x" * 4000) for _ in range(1500)]
 
-    async def perform() -> None:
-        flood = Answer([*words, delta(finish="stop"), DONE])
-        async with serve_home(tmp_path, flood, stream_memory=2**23) as server:
-            run_id = await server.begin()
-            path = f"/v1/runs/{run_id}/events"
-            stalled = [await Wire.open(server.port, path, server.token, limit=1024) for _ in range(3)]
-            async with asyncio.timeout(HANG_SECONDS):
-                while not server.streams.memory.disconnected:
-                    assert server.streams.memory.held <= 2**23
-                    await asyncio.sleep(0.01)
-                await server.until(run_id, "completed")
-            for wire in stalled:
-                await wire.close()
-            while len(server.streams):  # noqa: ASYNC110 -- the server notices the end of a connection later
+    flood = Answer([*words, delta(finish="stop"), DONE])
+    async with serve_home(tmp_path, flood, stream_memory=2**23) as server:
+        run_id = await server.begin()
+        path = f"/v1/runs/{run_id}/events"
+        stalled = [await Wire.open(server.port, path, server.token, limit=1024) for _ in range(3)]
+        async with asyncio.timeout(HANG_SECONDS):
+            while not server.streams.memory.disconnected:
+                assert server.streams.memory.held <= 2**23
                 await asyncio.sleep(0.01)
-            assert server.streams.memory.held == 0
-            after = await Wire.open(server.port, path, server.token, last="2")
-            events = [each async for each in after.events()]
-            assert events[0].id == "3"
-            assert events[-1].type == "run_end"
-            await after.close()
-
-    in_time(perform())
+            await server.until(run_id, "completed")
+        for wire in stalled:
+            await wire.close()
+        while len(server.streams):  # noqa: ASYNC110 -- the server notices the end of a connection later
+            await asyncio.sleep(0.01)
+        assert server.streams.memory.held == 0
+        after = await Wire.open(server.port, path, server.token, last="2")
+        events = [each async for each in after.events()]
+        assert events[0].id == "3"
+        assert events[-1].type == "run_end"
+        await after.close()

@@ -9,24 +9,20 @@ import mcp_types as types
 from mcp import Client, StdioServerParameters
 from tests.fake_endpoint import FakeEndpoint, says
 from tests.surfaces.http.process import Serving
-from tests.surfaces.http.test_access import in_time
 from tests.surfaces.shell import COMMAND, Shell
 
 
-def test_an_agent_answers_through_the_process_that_owns_the_home(tmp_path: Path) -> None:
-    async def perform() -> None:
-        async with FakeEndpoint(policy=lambda request: says("Done.")) as endpoint:
-            shell = Shell(tmp_path / "home", endpoint.url).configure()
-            serving = Serving(shell)
-            await asyncio.to_thread(serving.start)
-            try:
-                server = StdioServerParameters(command=str(COMMAND), args=["mcp", "serve"], env=shell.environment)
-                async with Client(server) as client:
-                    await check_calls(client)
-            finally:
-                await asyncio.to_thread(serving.stop)
-
-    in_time(perform(), 60)
+async def test_an_agent_answers_through_the_process_that_owns_the_home(tmp_path: Path) -> None:
+    async with FakeEndpoint(policy=lambda request: says("Done.")) as endpoint:
+        shell = Shell(tmp_path / "home", endpoint.url).configure()
+        serving = Serving(shell)
+        await asyncio.to_thread(serving.start)
+        try:
+            server = StdioServerParameters(command=str(COMMAND), args=["mcp", "serve"], env=shell.environment)
+            async with Client(server) as client:
+                await check_calls(client)
+        finally:
+            await asyncio.to_thread(serving.stop)
 
 
 async def check_calls(client: Client) -> None:

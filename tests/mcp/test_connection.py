@@ -32,23 +32,20 @@ class FailingClient:
         (MCPError(INVALID_REQUEST, "No such tool"), False),
     ],
 )
-def test_a_lost_connection_is_recognised_by_the_error_of_the_library(error: MCPError, is_lost: bool) -> None:
-    async def perform() -> None:
-        transport: Any = None
-        context: Any = None
-        server = RunningServer()
-        connection: Any = ServerConnection("files", transport, server, "1")
-        connection._client = FailingClient(error)
+async def test_a_lost_connection_is_recognised_by_the_error_of_the_library(error: MCPError, is_lost: bool) -> None:
+    transport: Any = None
+    context: Any = None
+    server = RunningServer()
+    connection: Any = ServerConnection("files", transport, server, "1")
+    connection._client = FailingClient(error)
 
-        async def end() -> None:
-            await server.ended.wait()
-            connection.lost.set()
+    async def end() -> None:
+        await server.ended.wait()
+        connection.lost.set()
 
-        ending = asyncio.create_task(end())
-        with pytest.raises(ToolError) as raised:
-            await connection.call("read", {}, context)
-        assert server.ended.is_set() is is_lost
-        assert (OUTCOME_UNKNOWN in str(raised.value)) is is_lost
-        ending.cancel()
-
-    asyncio.run(perform())
+    ending = asyncio.create_task(end())
+    with pytest.raises(ToolError) as raised:
+        await connection.call("read", {}, context)
+    assert server.ended.is_set() is is_lost
+    assert (OUTCOME_UNKNOWN in str(raised.value)) is is_lost
+    ending.cancel()

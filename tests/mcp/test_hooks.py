@@ -10,7 +10,6 @@ import pytest
 
 import treadle
 from tests.mcp.homes import needs_sandbox, open_engine, write_home
-from tests.surfaces.http.test_access import in_time
 from treadle.config.approved_plugins import read_approved_plugins, write_approved_plugins
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
@@ -48,7 +47,9 @@ class Guard(Hook):
 """
 
 
-def test_a_hook_of_a_package_is_off_until_it_is_approved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hook_of_a_package_is_off_until_it_is_approved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site, mark = tmp_path / "site", tmp_path / "imported"
     site.mkdir()
     install(site, CODE.format(mark=str(mark)))
@@ -61,67 +62,63 @@ def test_a_hook_of_a_package_is_off_until_it_is_approved(tmp_path: Path, monkeyp
     write_approved_plugins(home, [plugin])
     assert read_approved_plugins(home) == (plugin,)
 
-    async def perform() -> None:
-        steps = (ask(call("look", at="the secret")), ask(call("look", at="a tree")), say("Done."))
-        engine = open_engine(home.path, *steps)
-        engine.add_tools(look)
-        async with engine:
-            agent = AgentSpec("hero", "scripted/x", tools=("look",))
-            events = [event.data async for event in engine.stream(agent, "Go.")]
-        [blocked] = [event for event in events if isinstance(event, HookBlocked)]
-        assert "the guard says no" in blocked.content
-        assert [event.content for event in events if isinstance(event, ToolCallEnd)] == ["seen a tree"]
-
-    in_time(perform())
+    steps = (ask(call("look", at="the secret")), ask(call("look", at="a tree")), say("Done."))
+    engine = open_engine(home.path, *steps)
+    engine.add_tools(look)
+    async with engine:
+        agent = AgentSpec("hero", "scripted/x", tools=("look",))
+        events = [event.data async for event in engine.stream(agent, "Go.")]
+    [blocked] = [event for event in events if isinstance(event, HookBlocked)]
+    assert "the guard says no" in blocked.content
+    assert [event.content for event in events if isinstance(event, ToolCallEnd)] == ["seen a tree"]
     install(site, CODE.format(mark=str(mark)), version="2.0")
     with pytest.raises(UsageError, match="no longer installed as it was"):
         load_approved_hooks(home)
     sys.modules.pop("guard_plugin", None)
 
 
-def run_with_hook(
+async def run_with_hook(
     tmp_path: Path, hook: CommandHook, settings: dict[str, Any] | None = None, **arguments: Any
 ) -> list[Any]:
     found: list[Any] = []
 
-    async def perform() -> None:
-        engine = open_engine(write_home(tmp_path / "home"), ask(call("look", **arguments)), say("Done."))
-        engine.add_tools(look)
-        workspace = tmp_path / "w"
-        workspace.mkdir(exist_ok=True)
-        async with engine:
-            agent = AgentSpec(
-                "hero", "scripted/x", tools=("look",), workspace=str(workspace), hooks=(hook,), **(settings or {})
-            )
-            found.extend([event.data async for event in engine.stream(agent, "Go.")])
-
-    in_time(perform())
+    engine = open_engine(write_home(tmp_path / "home"), ask(call("look", **arguments)), say("Done."))
+    engine.add_tools(look)
+    workspace = tmp_path / "w"
+    workspace.mkdir(exist_ok=True)
+    async with engine:
+        agent = AgentSpec(
+            "hero", "scripted/x", tools=("look",), workspace=str(workspace), hooks=(hook,), **(settings or {})
+        )
+        found.extend([event.data async for event in engine.stream(agent, "Go.")])
     return [event for event in found if isinstance(event, HookBlocked | ToolCallEnd)]
 
 
 @needs_sandbox
-def test_a_command_of_an_agent_file_decides_about_calls(tmp_path: Path) -> None:
-    [allowed] = run_with_hook(tmp_path, CommandHook("cat > $TREADLE_WORKSPACE/event.json"), at="a tree")
+async def test_a_command_of_an_agent_file_decides_about_calls(tmp_path: Path) -> None:
+    [allowed] = await run_with_hook(tmp_path, CommandHook("cat > $TREADLE_WORKSPACE/event.json"), at="a tree")
     assert allowed.content == "seen a tree"
     event = json.loads((tmp_path / "w" / "event.json").read_text())
     assert event["event"] == "before"
     assert (event["tool"], event["arguments"], event["agent"]) == ("look", {"at": "a tree"}, "hero")
-    [blocked] = run_with_hook(tmp_path, CommandHook("echo not today >&2; exit 2"), at="x")
+    [blocked] = await run_with_hook(tmp_path, CommandHook("echo not today >&2; exit 2"), at="x")
     assert "not today" in blocked.content
-    [blocked] = run_with_hook(tmp_path, CommandHook("""echo '{"decision": "block", "reason": "no"}'"""), at="x")
+    [blocked] = await run_with_hook(
+        tmp_path, CommandHook("""echo '{"decision": "block", "reason": "no"}'"""), at="x"
+    )
     assert blocked.content.endswith("no")
-    [changed] = run_with_hook(tmp_path, CommandHook("""echo '{"arguments": {"at": "y"}}'"""), at="x")
+    [changed] = await run_with_hook(tmp_path, CommandHook("""echo '{"arguments": {"at": "y"}}'"""), at="x")
     assert changed.content == "seen y"
     after = CommandHook("""echo '{"result": "hidden"}'""", on="after")
-    assert [each.content for each in run_with_hook(tmp_path, after, at="x")] == ["hidden"]
-    [other] = run_with_hook(tmp_path, CommandHook("exit 2", tools="bash"), at="x")
+    assert [each.content for each in await run_with_hook(tmp_path, after, at="x")] == ["hidden"]
+    [other] = await run_with_hook(tmp_path, CommandHook("exit 2", tools="bash"), at="x")
     assert other.content == "seen x"
 
 
 @needs_sandbox
 @pytest.mark.parametrize("command", ["exit 1", "echo nonsense", "sleep 600", 'echo \'{"decision": "maybe"}\''])
-def test_a_command_that_fails_blocks_the_call(tmp_path: Path, command: str) -> None:
-    [blocked] = run_with_hook(
+async def test_a_command_that_fails_blocks_the_call(tmp_path: Path, command: str) -> None:
+    [blocked] = await run_with_hook(
         tmp_path, CommandHook(command, timeout=0.5 if command == "sleep 600" else 30.0), at="x"
     )
     assert isinstance(blocked, HookBlocked)
@@ -129,12 +126,12 @@ def test_a_command_that_fails_blocks_the_call(tmp_path: Path, command: str) -> N
 
 
 @needs_sandbox
-def test_a_command_is_confined(tmp_path: Path) -> None:
+async def test_a_command_is_confined(tmp_path: Path) -> None:
     (tmp_path / "outside.txt").write_text("private")
     hook = CommandHook(
         f"cd $TREADLE_WORKSPACE; cat {tmp_path}/outside.txt > copy; cat {tmp_path}/home/config.yaml >> copy; true"
     )
-    run_with_hook(tmp_path, hook, at="x")
+    await run_with_hook(tmp_path, hook, at="x")
     assert (tmp_path / "w" / "copy").read_text() == ""
 
 
@@ -151,19 +148,19 @@ def write_script(path: Path, content: str = BLOCKING) -> str:
 
 @needs_sandbox
 @pytest.mark.parametrize("place", ["home/agents/hero/check", "home/hooks/check"])
-def test_the_program_of_a_hook_is_in_the_home(tmp_path: Path, place: str) -> None:
+async def test_the_program_of_a_hook_is_in_the_home(tmp_path: Path, place: str) -> None:
     write_script(tmp_path / place)
     write_script(tmp_path / "w" / "check", "#!/bin/sh\n")
     for command in ("./check", "sh check", "exec ./check", "X=1 bash ./check"):
-        [blocked] = run_with_hook(tmp_path, CommandHook(command), at="x")
+        [blocked] = await run_with_hook(tmp_path, CommandHook(command), at="x")
         assert "blocked by the hook" in blocked.content, command
 
 
 @needs_sandbox
 @pytest.mark.parametrize("command", ["./check", "sh check", "true; ./check", "cat | bash ./check", "{work}/check"])
-def test_a_program_that_the_agent_can_write_blocks_the_call(tmp_path: Path, command: str) -> None:
+async def test_a_program_that_the_agent_can_write_blocks_the_call(tmp_path: Path, command: str) -> None:
     digest = write_script(tmp_path / "w" / "check", "#!/bin/sh\n")
-    [blocked] = run_with_hook(tmp_path, CommandHook(command.format(work=tmp_path / "w")), at="x")
+    [blocked] = await run_with_hook(tmp_path, CommandHook(command.format(work=tmp_path / "w")), at="x")
     assert isinstance(blocked, HookBlocked)
     assert f"Put it into {tmp_path}/home/agents/hero." in blocked.content
     assert command.startswith("{") or f"`sha256: {digest}`" in blocked.content
@@ -180,21 +177,21 @@ def test_a_program_that_the_agent_can_write_is_found_before_a_run(tmp_path: Path
 
 
 @needs_sandbox
-def test_a_pinned_program_runs_from_the_workspace_until_it_changes(tmp_path: Path) -> None:
+async def test_a_pinned_program_runs_from_the_workspace_until_it_changes(tmp_path: Path) -> None:
     digest = write_script(tmp_path / "w" / "check")
     hook = CommandHook("./check", sha256=digest)
-    [blocked] = run_with_hook(tmp_path, hook, at="x")
+    [blocked] = await run_with_hook(tmp_path, hook, at="x")
     assert "blocked by the hook" in blocked.content
     other = write_script(tmp_path / "w" / "check", "#!/bin/sh\n")
-    [blocked] = run_with_hook(tmp_path, hook, at="x")
+    [blocked] = await run_with_hook(tmp_path, hook, at="x")
     assert "check has changed since it was approved" in blocked.content
     assert f"set `sha256: {other}`" in blocked.content
-    [allowed] = run_with_hook(tmp_path, CommandHook("./check", sha256=other), at="x")
+    [allowed] = await run_with_hook(tmp_path, CommandHook("./check", sha256=other), at="x")
     assert allowed.content == "seen x"
 
 
 @needs_sandbox
-def test_the_agent_cannot_change_its_pinned_hook(tmp_path: Path) -> None:
+async def test_the_agent_cannot_change_its_pinned_hook(tmp_path: Path) -> None:
     digest = write_script(tmp_path / "w" / "check", "#!/bin/sh\n")
 
     async def perform() -> list[Any]:
@@ -212,43 +209,40 @@ def test_the_agent_cannot_change_its_pinned_hook(tmp_path: Path) -> None:
 
     found: list[Any] = []
 
-    async def collect() -> None:
-        found.extend(await perform())
-
-    in_time(collect())
+    found.extend(await perform())
     assert (tmp_path / "w" / "check").read_text() == "#!/bin/sh\n"
     contents = [event.content for event in found if isinstance(event, ToolCallEnd | ToolCallError)]
     assert any("read-only for this agent" in content for content in contents)
 
 
 @needs_sandbox
-def test_a_hook_imports_and_finds_nothing_of_the_workspace(tmp_path: Path) -> None:
+async def test_a_hook_imports_and_finds_nothing_of_the_workspace(tmp_path: Path) -> None:
     write_script(tmp_path / "home" / "agents" / "hero" / "check.py", "import json\nprint(json.dumps({}))\n")
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "json.py").write_text("raise SystemExit(0)\ndumps = str\n")
     (tmp_path / "w" / "policy.py").write_text("print('{}')\n")
-    [allowed] = run_with_hook(tmp_path, CommandHook("python3 check.py"), at="x")
+    [allowed] = await run_with_hook(tmp_path, CommandHook("python3 check.py"), at="x")
     assert allowed.content == "seen x"
-    [blocked] = run_with_hook(tmp_path, CommandHook("python3 -m policy"), at="x")
+    [blocked] = await run_with_hook(tmp_path, CommandHook("python3 -m policy"), at="x")
     assert isinstance(blocked, HookBlocked)
 
 
-def test_without_a_sandbox_a_hook_needs_the_consent_of_a_command(
+async def test_without_a_sandbox_a_hook_needs_the_consent_of_a_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commands, "_find_bubblewrap", lambda: None)
     hook = CommandHook("echo blocked by the hook >&2; exit 2")
-    [blocked] = run_with_hook(tmp_path, hook, at="x")
+    [blocked] = await run_with_hook(tmp_path, hook, at="x")
     assert isinstance(blocked, HookBlocked)
     assert "it would run without a sandbox" in blocked.content
     rule = ApprovalRule("bash", "auto", f"exactly: {hook.command}")
-    [blocked] = run_with_hook(tmp_path, hook, {"approvals": ApprovalRules(rules=(rule,))}, at="x")
+    [blocked] = await run_with_hook(tmp_path, hook, {"approvals": ApprovalRules(rules=(rule,))}, at="x")
     assert "blocked by the hook" in blocked.content
-    [blocked] = run_with_hook(
+    [blocked] = await run_with_hook(
         tmp_path, hook, {"sandbox": "off", "approvals": ApprovalRules(rules=(ApprovalRule("bash", "ask"),))}, at="x"
     )
     assert "it would run without a sandbox (sandbox: off)" in blocked.content
-    [blocked] = run_with_hook(tmp_path, hook, {"sandbox": "off"}, at="x")
+    [blocked] = await run_with_hook(tmp_path, hook, {"sandbox": "off"}, at="x")
     assert "blocked by the hook" in blocked.content
 
 

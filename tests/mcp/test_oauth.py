@@ -15,7 +15,6 @@ import pytest
 from aiohttp import web
 
 from tests.mcp.homes import write_home
-from tests.surfaces.http.test_access import in_time
 from treadle.config.home import Home
 from treadle.domain.mcp_servers import McpServer, OAuthSettings
 from treadle.home.mcp_admin import inspect_server
@@ -135,30 +134,27 @@ def read_vault(home: Path) -> dict[str, str]:
         return dict(store.read().values)
 
 
-def test_a_sign_in_is_kept_in_the_vault_refreshed_and_can_expire(tmp_path: Path) -> None:
-    async def perform() -> None:
-        async with sign_in_server() as server:
-            home = Home(write_home(tmp_path / "home", remote=McpServer(url=f"{server.url}/mcp")))
-            entry = find_entry(home, "remote")
-            with pytest.raises(ToolError, match=r"Sign in: treadle mcp login remote"):
-                await inspect_server(home, entry)
-            found = await inspect_server(home, entry, open_in_browser)
-            assert [tool["name"] for tool in found.tools] == ["echo"]
-            vault = read_vault(home.path)
-            assert sorted(name.split("_")[-1] for name in vault)[-2:] == ["ACCESS", "REFRESH"]
-            assert "access-token-1" in vault.values()  # a secret of its own, so that it is redacted everywhere
-            assert (await inspect_server(home, entry)).tools == found.tools
-            assert server.grants == ["authorization_code"]
-            [name] = [name for name in vault if not name.endswith(("_ACCESS", "_REFRESH"))]
-            with closing(VaultStore(home.path, os.environ)) as store:
-                store.put(name, json.dumps({**json.loads(vault[name]), "expires_at": 1.0}), forced=True)
-            assert (await inspect_server(home, entry)).tools == found.tools
-            assert server.grants == ["authorization_code", "refresh_token"]
-            server.access.clear()
-            with pytest.raises(ToolError, match=r"Sign in: treadle mcp login remote"):
-                await inspect_server(home, entry)
-
-    in_time(perform())
+async def test_a_sign_in_is_kept_in_the_vault_refreshed_and_can_expire(tmp_path: Path) -> None:
+    async with sign_in_server() as server:
+        home = Home(write_home(tmp_path / "home", remote=McpServer(url=f"{server.url}/mcp")))
+        entry = find_entry(home, "remote")
+        with pytest.raises(ToolError, match=r"Sign in: treadle mcp login remote"):
+            await inspect_server(home, entry)
+        found = await inspect_server(home, entry, open_in_browser)
+        assert [tool["name"] for tool in found.tools] == ["echo"]
+        vault = read_vault(home.path)
+        assert sorted(name.split("_")[-1] for name in vault)[-2:] == ["ACCESS", "REFRESH"]
+        assert "access-token-1" in vault.values()  # a secret of its own, so that it is redacted everywhere
+        assert (await inspect_server(home, entry)).tools == found.tools
+        assert server.grants == ["authorization_code"]
+        [name] = [name for name in vault if not name.endswith(("_ACCESS", "_REFRESH"))]
+        with closing(VaultStore(home.path, os.environ)) as store:
+            store.put(name, json.dumps({**json.loads(vault[name]), "expires_at": 1.0}), forced=True)
+        assert (await inspect_server(home, entry)).tools == found.tools
+        assert server.grants == ["authorization_code", "refresh_token"]
+        server.access.clear()
+        with pytest.raises(ToolError, match=r"Sign in: treadle mcp login remote"):
+            await inspect_server(home, entry)
 
 
 def test_a_server_cannot_send_a_sign_in_to_other_addresses(tmp_path: Path) -> None:
@@ -188,35 +184,29 @@ def test_a_server_cannot_send_a_sign_in_to_other_addresses(tmp_path: Path) -> No
     assert not is_private_host("example.com")
 
 
-def test_the_listener_accepts_only_the_expected_answer() -> None:
-    async def perform() -> None:
-        listener = CallbackListener()
-        await listener.start()
-        base = f"http://127.0.0.1:{listener.port}"
-        listener.expect("https://auth.example.com/authorize?state=right")
-        async with aiohttp.ClientSession() as http:
-            statuses: list[int] = []
-            for path in ("/", "/callback?code=x&state=wrong", "/callback?code=x", "/callback?code=abc&state=right"):
-                async with http.get(base + path) as response:
-                    statuses.append(response.status)
-            assert statuses == [404, 400, 400, 200]
-        assert (await listener.wait()).code == "abc"
-        await listener.close()
-
-    in_time(perform())
+async def test_the_listener_accepts_only_the_expected_answer() -> None:
+    listener = CallbackListener()
+    await listener.start()
+    base = f"http://127.0.0.1:{listener.port}"
+    listener.expect("https://auth.example.com/authorize?state=right")
+    async with aiohttp.ClientSession() as http:
+        statuses: list[int] = []
+        for path in ("/", "/callback?code=x&state=wrong", "/callback?code=x", "/callback?code=abc&state=right"):
+            async with http.get(base + path) as response:
+                statuses.append(response.status)
+        assert statuses == [404, 400, 400, 200]
+    assert (await listener.wait()).code == "abc"
+    await listener.close()
 
 
-def test_a_denied_sign_in_is_reported() -> None:
-    async def perform() -> None:
-        listener = CallbackListener()
-        await listener.start()
-        listener.expect("https://auth.example.com/authorize?state=s")
-        async with aiohttp.ClientSession() as http:
-            url = f"http://127.0.0.1:{listener.port}/callback?error=access_denied&state=s"
-            async with http.get(url) as response:
-                assert response.status == 400
-        with pytest.raises(PermissionError, match="access_denied"):
-            await asyncio.wait_for(listener.wait(), 10)
-        await listener.close()
-
-    in_time(perform())
+async def test_a_denied_sign_in_is_reported() -> None:
+    listener = CallbackListener()
+    await listener.start()
+    listener.expect("https://auth.example.com/authorize?state=s")
+    async with aiohttp.ClientSession() as http:
+        url = f"http://127.0.0.1:{listener.port}/callback?error=access_denied&state=s"
+        async with http.get(url) as response:
+            assert response.status == 400
+    with pytest.raises(PermissionError, match="access_denied"):
+        await asyncio.wait_for(listener.wait(), 10)
+    await listener.close()

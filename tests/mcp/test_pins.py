@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.mcp.homes import approve, make_agent, make_home, make_server, open_engine, read_tools, write_home
-from tests.surfaces.http.test_access import in_time
 from treadle.config.config_edits import add_entry, remove_entry
 from treadle.config.home import Home
 from treadle.core.context.tokens import estimate_tool
@@ -326,25 +325,20 @@ print(loaded)
     assert done.stdout.splitlines() == ["Done.", "[]"]
 
 
-def test_a_workspace_file_is_never_read(tmp_path: Path) -> None:
-    async def perform() -> None:
-        home, workspace = write_home(tmp_path / "home"), tmp_path / "w"
-        workspace.mkdir()
-        (workspace / ".mcp.json").write_text(
-            json.dumps({"mcpServers": {"evil": {"command": "touch", "args": ["x"]}}})
-        )
-        async with open_engine(home, say("Done.")) as engine:
-            events = [event async for event in engine.stream(make_agent(workspace), "Go.")]
-        [start] = [event.data for event in events if isinstance(event.data, RunStart)]
-        assert start.tools == ()
-
-    in_time(perform())
+async def test_a_workspace_file_is_never_read(tmp_path: Path) -> None:
+    home, workspace = write_home(tmp_path / "home"), tmp_path / "w"
+    workspace.mkdir()
+    (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": {"evil": {"command": "touch", "args": ["x"]}}}))
+    async with open_engine(home, say("Done.")) as engine:
+        events = [event async for event in engine.stream(make_agent(workspace), "Go.")]
+    [start] = [event.data for event in events if isinstance(event.data, RunStart)]
+    assert start.tools == ()
 
 
 # ── Search ──
 
 
-def test_many_tools_are_searched_for_and_cost_little_until_used(tmp_path: Path) -> None:
+async def test_many_tools_are_searched_for_and_cost_little_until_used(tmp_path: Path) -> None:
     many = [
         {
             "name": f"{verb}_{noun}",
@@ -372,22 +366,19 @@ def test_many_tools_are_searched_for_and_cost_little_until_used(tmp_path: Path) 
         requests.append(request)
         return next(steps)
 
-    async def perform() -> None:
-        home, server = write_home(tmp_path / "home", s=McpServer(command="no-such-program")), None
-        server = Home(home).config().mcp_servers["s"]
-        approve(home, "s", server, many)
-        engine = open_engine(home)
-        engine.add_model("function", FunctionModel(answer))
-        agent = AgentSpec("hero", "function/x", tools=("s__*", "read_file"), workspace=str(tmp_path))
-        async with engine:
-            events = [event.data async for event in engine.stream(agent, "Go.")]
-        offered = requests[0].preamble.tools
-        assert [spec.name for spec in offered] == ["call_tool", "find_tools", "read_file"]
-        assert sum(estimate_tool(spec) for spec in offered if spec.name != "read_file") < 2000
-        [found] = [event for event in events if isinstance(event, ToolCallEnd) and event.name == "find_tools"]
-        assert json.loads(found.content.splitlines()[0])["name"] == "s__close_issue"
-        started = [event.name for event in events if isinstance(event, ToolCallStart)]
-        assert started == ["find_tools", "s__close_issue"]  # rules, hooks and the journal see the tool itself
-        assert [event for event in events if isinstance(event, LlmRequest)]
-
-    in_time(perform())
+    home, server = write_home(tmp_path / "home", s=McpServer(command="no-such-program")), None
+    server = Home(home).config().mcp_servers["s"]
+    approve(home, "s", server, many)
+    engine = open_engine(home)
+    engine.add_model("function", FunctionModel(answer))
+    agent = AgentSpec("hero", "function/x", tools=("s__*", "read_file"), workspace=str(tmp_path))
+    async with engine:
+        events = [event.data async for event in engine.stream(agent, "Go.")]
+    offered = requests[0].preamble.tools
+    assert [spec.name for spec in offered] == ["call_tool", "find_tools", "read_file"]
+    assert sum(estimate_tool(spec) for spec in offered if spec.name != "read_file") < 2000
+    [found] = [event for event in events if isinstance(event, ToolCallEnd) and event.name == "find_tools"]
+    assert json.loads(found.content.splitlines()[0])["name"] == "s__close_issue"
+    started = [event.name for event in events if isinstance(event, ToolCallStart)]
+    assert started == ["find_tools", "s__close_issue"]  # rules, hooks and the journal see the tool itself
+    assert [event for event in events if isinstance(event, LlmRequest)]

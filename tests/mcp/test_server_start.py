@@ -1,6 +1,5 @@
 """A server never runs code that a run can write, and has the access to the workspace that its entry says."""
 
-import asyncio
 import json
 import os
 import shutil
@@ -22,7 +21,6 @@ from tests.mcp.homes import (
     write_home,
 )
 from tests.mcp.test_calls import results, run_script
-from tests.surfaces.http.test_access import in_time
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.events import RunStart
@@ -80,34 +78,28 @@ def prepare(home: Path, server: McpServer, **pin: Any) -> Path:
     return home
 
 
-def use(home: Path, workspace: Path, *steps: ScriptStep, **settings: Any) -> list[str]:
+async def use(home: Path, workspace: Path, *steps: ScriptStep, **settings: Any) -> list[str]:
     """Return the contents of the results of these calls."""
     found: list[str] = []
 
-    async def perform() -> None:
-        agent = make_agent(workspace, "s__*", "@files", **settings)
-        found.extend(each.content for each in results(await run_script(home, agent, *steps)))
-
-    in_time(perform())
+    agent = make_agent(workspace, "s__*", "@files", **settings)
+    found.extend(each.content for each in results(await run_script(home, agent, *steps)))
     return found
 
 
-def ask_where(home: Path, workspace: Path, **settings: Any) -> dict[str, Any]:
-    [content] = use(home, workspace, ask(call("s__where")), **settings)
+async def ask_where(home: Path, workspace: Path, **settings: Any) -> dict[str, Any]:
+    [content] = await use(home, workspace, ask(call("s__where")), **settings)
     return json.loads(content)
 
 
-def inspect(home: Path, consent: Consent | None = None) -> Any:
+async def inspect(home: Path, consent: Consent | None = None) -> Any:
     """Inspect and approve the server `s` of a home, as `treadle mcp approve` does."""
     found: list[Any] = []
 
-    async def perform() -> None:
-        place = Home(home)
-        entry = find_entry(place, "s")
-        found.append(await inspect_server(place, entry, consent=consent or Consent()))
-        approve_server(place, entry, found[0])
-
-    in_time(perform())
+    place = Home(home)
+    entry = find_entry(place, "s")
+    found.append(await inspect_server(place, entry, consent=consent or Consent()))
+    approve_server(place, entry, found[0])
     return found[0]
 
 
@@ -115,7 +107,7 @@ def inspect(home: Path, consent: Consent | None = None) -> Any:
 
 
 @pytest.mark.parametrize("sandbox", [SandboxPolicy(), OFF], ids=["sandbox", "no sandbox"])
-def test_a_file_of_the_workspace_does_not_get_the_secret_of_a_server(
+async def test_a_file_of_the_workspace_does_not_get_the_secret_of_a_server(
     tmp_path: Path, sandbox: SandboxPolicy
 ) -> None:
     home, workspace = prepare(tmp_path / "home", make_secret_server()), tmp_path / "w"
@@ -125,13 +117,13 @@ def test_a_file_of_the_workspace_does_not_get_the_secret_of_a_server(
         (workspace / name).write_text(theft)
     names = ("json.py", "place.py", "os.py")
     plant = [ask(call("write_file", path=name, content=theft)) for name in names]
-    *_, told = use(home, workspace, *plant, ask(call("s__where")), sandbox=sandbox)
+    *_, told = await use(home, workspace, *plant, ask(call("s__where")), sandbox=sandbox)
     assert all((workspace / name).exists() for name in names)
     assert json.loads(told)["entries"] == []
     assert not (workspace / "stolen.txt").exists()
 
 
-def test_a_file_of_a_second_folder_does_not_get_the_secret(tmp_path: Path) -> None:
+async def test_a_file_of_a_second_folder_does_not_get_the_secret(tmp_path: Path) -> None:
     """The server is started in one workspace from code that a run in another one has rewritten."""
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
@@ -139,15 +131,15 @@ def test_a_file_of_a_second_folder_does_not_get_the_secret(tmp_path: Path) -> No
     shutil.copy(SERVERS / "place.py", script)
     home = prepare(tmp_path / "home", make_secret_server(str(script)))
     theft = THEFT.format(stolen=str(first / "stolen.txt"))
-    use(home, first, ask(call("write_file", path="server.py", content=theft)))
-    [refused] = use(home, second, ask(call("s__where")))
+    await use(home, first, ask(call("write_file", path="server.py", content=theft)))
+    [refused] = await use(home, second, ask(call("s__where")))
     assert f"argument 1 is in {script}, which a run can write" in refused
     assert "uv tool install" in refused
     assert not (first / "stolen.txt").exists()
 
 
 @pytest.mark.parametrize("sandbox", [SandboxPolicy(), OFF], ids=["sandbox", "no sandbox"])
-def test_a_sub_agent_does_not_get_the_secret(tmp_path: Path, sandbox: SandboxPolicy) -> None:
+async def test_a_sub_agent_does_not_get_the_secret(tmp_path: Path, sandbox: SandboxPolicy) -> None:
     home, workspace = prepare(tmp_path / "home", make_secret_server()), tmp_path / "w"
     workspace.mkdir()
     theft = THEFT.format(stolen=str(workspace / "stolen.txt"))
@@ -158,35 +150,32 @@ def test_a_sub_agent_does_not_get_the_secret(tmp_path: Path, sandbox: SandboxPol
         steps = (ask(call("write_file", path="json.py", content=theft)), ask(call("s__where")), say("Done."))
         return steps[answers(request)]
 
-    async def perform() -> None:
-        engine = open_engine(home)
-        engine.add_model("function", FunctionModel(answer))
-        agent = AgentSpec(
-            "hero",
-            "function/x",
-            tools=("s__*", "write_file", "agent_spawn"),
-            workspace=str(workspace),
-            sandbox=sandbox,
-        )
-        async with engine:
-            await engine.run(agent, "Go.")
-
-    in_time(perform())
+    engine = open_engine(home)
+    engine.add_model("function", FunctionModel(answer))
+    agent = AgentSpec(
+        "hero",
+        "function/x",
+        tools=("s__*", "write_file", "agent_spawn"),
+        workspace=str(workspace),
+        sandbox=sandbox,
+    )
+    async with engine:
+        await engine.run(agent, "Go.")
     assert (workspace / "json.py").exists()
     assert not (workspace / "stolen.txt").exists()
 
 
-def test_the_start_folder_is_private_empty_and_gone_afterwards(tmp_path: Path) -> None:
+async def test_the_start_folder_is_private_empty_and_gone_afterwards(tmp_path: Path) -> None:
     home, workspace = prepare(tmp_path / "home", make_plain_server()), tmp_path / "w"
-    confined = ask_where(home, workspace)
+    confined = await ask_where(home, workspace)
     assert (confined["folder"], confined["entries"], confined["safe"]) == ("/run/home/start", [], "1")
-    free = ask_where(home, workspace, sandbox=OFF)
+    free = await ask_where(home, workspace, sandbox=OFF)
     assert (free["entries"], free["mode"], free["safe"]) == ([], "0o700", "1")
     assert not free["folder"].startswith(str(tmp_path))
     assert not Path(free["folder"]).exists()
 
 
-def test_without_bubblewrap_the_same_rules_hold(tmp_path: Path) -> None:
+async def test_without_bubblewrap_the_same_rules_hold(tmp_path: Path) -> None:
     workspace = tmp_path / "w"
     workspace.mkdir()
     (workspace / "json.py").write_text(f"open({str(workspace / 'stolen.txt')!r}, 'w')")
@@ -204,17 +193,17 @@ def test_without_bubblewrap_the_same_rules_hold(tmp_path: Path) -> None:
             await process.stop(5.0)
 
     try:
-        folder, entries = json.loads(asyncio.run(run(workspace)))
+        folder, entries = json.loads(await run(workspace))
         assert entries == []
         assert not Path(folder).exists()
         with pytest.raises(CommandError, match="its start folder would be in /tmp, which a run can write"):
-            asyncio.run(run(Path("/tmp")))
+            await run(Path("/tmp"))
     finally:
         commands.close()
     assert not (workspace / "stolen.txt").exists()
 
 
-def test_what_is_next_to_a_script_is_imported_unless_a_run_can_write_it(tmp_path: Path) -> None:
+async def test_what_is_next_to_a_script_is_imported_unless_a_run_can_write_it(tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
     shutil.copy(SERVERS / "place.py", tools / "server.py")
@@ -222,9 +211,9 @@ def test_what_is_next_to_a_script_is_imported_unless_a_run_can_write_it(tmp_path
     server = McpServer(command=PYTHON, args=(str(tools / "server.py"),), readable=(str(tools),))
     home = prepare(tmp_path / "home", server)
     load = ask(call("s__load", name="sibling"))
-    assert use(home, tmp_path / "w", load) == [json.dumps(str(tools / "sibling.py"))]
+    assert await use(home, tmp_path / "w", load) == [json.dumps(str(tools / "sibling.py"))]
     (tools / "sibling").mkdir()
-    [refused] = use(home, tools / "sibling", load)
+    [refused] = await use(home, tools / "sibling", load)
     assert "ModuleNotFoundError" in refused
 
 
@@ -244,7 +233,7 @@ def test_what_is_next_to_a_script_is_imported_unless_a_run_can_write_it(tmp_path
     ],
     ids=str,
 )
-def test_a_server_sees_the_workspace_as_its_entry_says(
+async def test_a_server_sees_the_workspace_as_its_entry_says(
     tmp_path: Path, settings: dict[str, Any], reads: bool, writes: bool
 ) -> None:
     home, workspace, shared = (
@@ -259,24 +248,24 @@ def test_a_server_sees_the_workspace_as_its_entry_says(
     steps = [ask(call("s__read", path=str(folder / "a.txt"))) for folder in (workspace, shared)]
     steps += [ask(call("s__write", path=str(folder / "b.txt"), text="x")) for folder in (workspace, shared)]
     rights = SandboxPolicy(writable=(str(shared),))
-    found = use(home, workspace, *steps, ask(call("s__where")), sandbox=rights)
+    found = await use(home, workspace, *steps, ask(call("s__where")), sandbox=rights)
     told = {"reads": found[0] == '"hello"', "writes": (workspace / "b.txt").exists()}
     assert told == {"reads": reads, "writes": writes}
     assert (found[1] == '"hello"', (shared / "b.txt").exists()) == (reads, writes), "folders of the agent count too"
     assert not any(str(workspace) in leak for leak in json.loads(found[-1])["leaks"])
 
 
-def test_a_server_is_told_the_workspace_by_an_argument_or_as_a_root(tmp_path: Path) -> None:
+async def test_a_server_is_told_the_workspace_by_an_argument_or_as_a_root(tmp_path: Path) -> None:
     workspace = tmp_path / "w"
     server = make_plain_server("--folder={{workspace}}")
     home = prepare(tmp_path / "home", server)
-    told, roots = use(home, workspace, ask(call("s__where")), ask(call("s__roots")))
+    told, roots = await use(home, workspace, ask(call("s__where")), ask(call("s__roots")))
     assert json.loads(told)["arguments"] == [f"--folder={workspace}"]
     assert json.loads(roots) == [], "roots would replace what the argument says"
     home = prepare(tmp_path / "home", make_plain_server())
-    assert json.loads(use(home, workspace, ask(call("s__roots")))[0]) == [workspace.as_uri()]
+    assert json.loads((await use(home, workspace, ask(call("s__roots"))))[0]) == [workspace.as_uri()]
     home = prepare(tmp_path / "home", make_plain_server(workspace="none"))
-    assert json.loads(use(home, workspace, ask(call("s__roots")))[0]) == []
+    assert json.loads((await use(home, workspace, ask(call("s__roots"))))[0]) == []
 
 
 @pytest.mark.parametrize(
@@ -294,59 +283,56 @@ def test_a_server_is_told_the_workspace_by_an_argument_or_as_a_root(tmp_path: Pa
     ],
     ids=lambda value: str(value)[:60] if isinstance(value, str) else "",
 )
-def test_an_entry_that_names_the_workspace_wrongly_is_refused(
+async def test_an_entry_that_names_the_workspace_wrongly_is_refused(
     tmp_path: Path, server: McpServer, reason: str
 ) -> None:
     home = prepare(tmp_path / "home", server)
-    [refused] = use(home, tmp_path / "w", ask(call("s__where")))
+    [refused] = await use(home, tmp_path / "w", ask(call("s__where")))
     assert reason in refused
 
 
-def test_a_start_folder_must_not_be_writable_by_a_run(tmp_path: Path) -> None:
+async def test_a_start_folder_must_not_be_writable_by_a_run(tmp_path: Path) -> None:
     workspace, other = tmp_path / "w", tmp_path / "other"
     (workspace / "sub").mkdir(parents=True)
     other.mkdir()
     (other / "link").symlink_to(workspace / "sub")
     for cwd in (workspace, workspace / "sub", tmp_path, other / "link"):
         home = prepare(tmp_path / "home", make_plain_server(cwd=str(cwd)))
-        [refused] = use(home, workspace, ask(call("s__where")))
+        [refused] = await use(home, workspace, ask(call("s__where")))
         assert "is a folder that a run can write, or contains one" in refused
     home = prepare(tmp_path / "home", make_plain_server(cwd=str(other)))
-    assert ask_where(home, workspace)["folder"] == str(other)
-    [refused] = use(home, workspace, ask(call("s__where")), sandbox=SandboxPolicy(writable=(str(other),)))
+    assert (await ask_where(home, workspace))["folder"] == str(other)
+    [refused] = await use(home, workspace, ask(call("s__where")), sandbox=SandboxPolicy(writable=(str(other),)))
     assert "is a folder that a run can write" in refused
 
 
-def test_writing_with_secrets_or_network_needs_an_explicit_approval(tmp_path: Path) -> None:
+async def test_writing_with_secrets_or_network_needs_an_explicit_approval(tmp_path: Path) -> None:
     server = make_secret_server(workspace="write")
     home, workspace = prepare(tmp_path / "home", server), tmp_path / "w"
 
-    async def list_tools() -> None:
-        events = await run_script(home, make_agent(workspace))
-        assert next(event.data for event in events if isinstance(event.data, RunStart)).tools == ()
-
-    in_time(list_tools())
+    events = await run_script(home, make_agent(workspace))
+    assert next(event.data for event in events if isinstance(event.data, RunStart)).tools == ()
     catalog = McpCatalog(lambda: {"s": server}, PinFolder(home), lambda: None)  # pyright: ignore[reportArgumentType]
     assert "Approve that: treadle mcp approve s --allow-write" in (catalog.explain("s__where") or "")
     with pytest.raises(
         ToolError, match=r"has secrets and the network\. Approve that: treadle mcp approve s --allow"
     ):
-        inspect(home)
-    assert inspect(home, Consent(write=True)).allows_write
-    written = use(home, workspace, ask(call("s__write", path=str(workspace / "b.txt"), text="x")))
+        await inspect(home)
+    assert (await inspect(home, Consent(write=True))).allows_write
+    written = await use(home, workspace, ask(call("s__write", path=str(workspace / "b.txt"), text="x")))
     assert written == ["1"]
 
 
-def test_a_writable_folder_of_an_entry_that_agents_write_too_needs_the_same_approval(tmp_path: Path) -> None:
+async def test_a_writable_folder_of_an_entry_that_agents_write_too_needs_the_same_approval(tmp_path: Path) -> None:
     workspace, own = tmp_path / "w", tmp_path / "own"
     workspace.mkdir()
     own.mkdir()
     for folder in (workspace, tmp_path):
         home = prepare(tmp_path / "home", make_plain_server(network=True, writable=(str(folder),)))
-        [refused] = use(home, workspace, ask(call("s__where")))
+        [refused] = await use(home, workspace, ask(call("s__where")))
         assert "which a run can write too, and has the network" in refused
     home = prepare(tmp_path / "home", make_plain_server(network=True, writable=(str(own),)))
-    assert ask_where(home, workspace)["entries"] == []
+    assert (await ask_where(home, workspace))["entries"] == []
 
 
 def test_a_changed_access_needs_an_approval_again(tmp_path: Path) -> None:
@@ -369,7 +355,7 @@ def make_pinned_home(tmp_path: Path, server: McpServer, workspace: Path) -> Path
     return home
 
 
-def test_code_in_a_workspace_runs_only_as_it_was_pinned(tmp_path: Path) -> None:
+async def test_code_in_a_workspace_runs_only_as_it_was_pinned(tmp_path: Path) -> None:
     workspace = tmp_path / "w"
     tools = workspace / "tools"
     tools.mkdir(parents=True)
@@ -378,11 +364,11 @@ def test_code_in_a_workspace_runs_only_as_it_was_pinned(tmp_path: Path) -> None:
     (tools / "late.py").write_text("")
     home = make_pinned_home(tmp_path, McpServer(command=PYTHON, args=(str(script),)), workspace)
     with pytest.raises(ToolError, match=r"which a run can write .* pin its content: treadle mcp approve s --pin"):
-        inspect(home)
-    found = inspect(home, Consent(content=True))
+        await inspect(home)
+    found = await inspect(home, Consent(content=True))
     assert [content.place for content in found.contents] == [str(tools)]
     evil = f"open({str(workspace / 'stolen.txt')!r}, 'w').write('x')"
-    told, _, loaded = use(
+    told, _, loaded = await use(
         home,
         workspace,
         ask(call("s__where")),
@@ -392,41 +378,41 @@ def test_code_in_a_workspace_runs_only_as_it_was_pinned(tmp_path: Path) -> None:
     assert json.loads(told)["version"] == "original"
     assert loaded == json.dumps(str(tools / "late.py"))
     assert not (workspace / "stolen.txt").exists(), "the running server loads the pinned code, not the new one"
-    [refused] = use(home, workspace, ask(call("s__where")))
+    [refused] = await use(home, workspace, ask(call("s__where")))
     assert f"{tools} has changed since it was approved" in refused
-    [refused] = use(home, workspace, ask(call("s__where")), sandbox=OFF)
+    [refused] = await use(home, workspace, ask(call("s__where")), sandbox=OFF)
     (tools / "late.py").write_text("")
-    assert ask_where(home, workspace)["version"] == "original"
-    [refused] = use(home, workspace, ask(call("s__where")), sandbox=OFF)
+    assert (await ask_where(home, workspace))["version"] == "original"
+    [refused] = await use(home, workspace, ask(call("s__where")), sandbox=OFF)
     assert "pinned by content runs only in the sandbox" in refused
 
 
-def test_pinned_code_does_not_see_the_rest_of_the_workspace(tmp_path: Path) -> None:
+async def test_pinned_code_does_not_see_the_rest_of_the_workspace(tmp_path: Path) -> None:
     workspace = tmp_path / "w"
     workspace.mkdir()
     script = workspace / "server.py"
     shutil.copy(SERVERS / "place.py", script)
     (workspace / "secret.txt").write_text("hello")
     home = make_pinned_home(tmp_path, McpServer(command=PYTHON, args=(str(script),)), workspace)
-    assert [content.place for content in inspect(home, Consent(content=True)).contents] == [str(script)]
-    [unseen] = use(home, workspace, ask(call("s__read", path=str(workspace / "secret.txt"))))
+    assert [content.place for content in (await inspect(home, Consent(content=True))).contents] == [str(script)]
+    [unseen] = await use(home, workspace, ask(call("s__read", path=str(workspace / "secret.txt"))))
     assert "FileNotFoundError" in unseen
     home = write_home(home, s=McpServer(command=PYTHON, args=(str(script),), workspace="read"))
     with pytest.raises(ToolError, match=r"cannot be used with `workspace: read`"):
-        inspect(home, Consent(content=True))
+        await inspect(home, Consent(content=True))
 
 
-def test_copies_are_removed_with_their_approval(tmp_path: Path) -> None:
+async def test_copies_are_removed_with_their_approval(tmp_path: Path) -> None:
     workspace = tmp_path / "w"
     workspace.mkdir()
     script = workspace / "server.py"
     shutil.copy(SERVERS / "place.py", script)
     home = make_pinned_home(tmp_path, McpServer(command=PYTHON, args=(str(script),)), workspace)
-    inspect(home, Consent(content=True))
+    await inspect(home, Consent(content=True))
     copies = home / "mcp" / "contents"
     assert len(list(copies.iterdir())) == 1
     script.write_text(script.read_text() + "\n")
-    inspect(home, Consent(content=True))
+    await inspect(home, Consent(content=True))
     assert len(list(copies.iterdir())) == 1
     from treadle.home.mcp_status import HomeMcpStatus
 

@@ -40,23 +40,18 @@ async def ask(*script: Behaviour, texts: Sequence[str] = ("a",), seconds: float 
             await embedder.close()
 
 
-def test_vectors_are_returned_in_order_and_normalised() -> None:
-    one, two = asyncio.run(ask(answer([3, 4], [0, 5], order=[1, 0]), texts=["x", "y"]))
+async def test_vectors_are_returned_in_order_and_normalised() -> None:
+    one, two = await ask(answer([3, 4], [0, 5], order=[1, 0]), texts=["x", "y"])
     assert one == pytest.approx([0.6, 0.8])
     assert two == pytest.approx([0, 1])
 
 
-def test_the_request_carries_the_key_headers_and_texts() -> None:
-    async def run() -> tuple[Request, str, int | None]:
-        async with FakeEndpoint(answer([1, 0])) as server:
-            embedder = RemoteEmbedder(
-                "fake", "m", EmbedderEndpoint(f"{server.url}/?v=1", KEY, {"X-Team": "red-team"})
-            )
-            await embedder.embed(["hello"])
-            await embedder.close()
-            return server.requests[0], embedder.name, embedder.dimensions
-
-    request, name, dimensions = asyncio.run(run())
+async def test_the_request_carries_the_key_headers_and_texts() -> None:
+    async with FakeEndpoint(answer([1, 0])) as server:
+        embedder = RemoteEmbedder("fake", "m", EmbedderEndpoint(f"{server.url}/?v=1", KEY, {"X-Team": "red-team"}))
+        await embedder.embed(["hello"])
+        await embedder.close()
+        request, name, dimensions = server.requests[0], embedder.name, embedder.dimensions
     assert (request.method, request.path) == ("POST", "/v1/embeddings?v=1")
     assert request.json == {"model": "m", "input": ["hello"]}
     assert request.headers["authorization"] == f"Bearer {KEY}"
@@ -64,7 +59,7 @@ def test_the_request_carries_the_key_headers_and_texts() -> None:
     assert (name, dimensions) == ("fake/m", 2)
 
 
-def test_many_texts_go_in_batches() -> None:
+async def test_many_texts_go_in_batches() -> None:
     async def run() -> tuple[int, list[int]]:
         def policy(request: Request) -> Behaviour:
             return answer(*([1, len(text)] for text in request.json["input"]))
@@ -77,7 +72,7 @@ def test_many_texts_go_in_batches() -> None:
             assert await embedder.embed([]) == []
             return len(vectors), [len(request.json["input"]) for request in server.requests]
 
-    assert asyncio.run(run()) == (150, [64, 64, 22])
+    assert await run() == (150, [64, 64, 22])
 
 
 @pytest.mark.parametrize(
@@ -106,26 +101,26 @@ def test_many_texts_go_in_batches() -> None:
         (Answer([b'{"data": ['], 200, JSON, ending="cut"), "could not be reached"),
     ],
 )
-def test_failures_are_described(fault: Behaviour, words: str) -> None:
+async def test_failures_are_described(fault: Behaviour, words: str) -> None:
     with pytest.raises(EmbeddingFailed, match=words) as told:
-        asyncio.run(ask(fault))
+        await ask(fault)
     assert KEY not in str(told.value)
     assert "red-team" not in str(told.value)
     assert str(told.value).startswith("the embedder fake/m ")
 
 
 @pytest.mark.parametrize("fault", [Silence(), Answer([b'{"data": ['], 200, JSON, ending="hang")])
-def test_a_hanging_embedder_times_out(fault: Behaviour) -> None:
+async def test_a_hanging_embedder_times_out(fault: Behaviour) -> None:
     with pytest.raises(EmbeddingFailed, match=r"did not answer within 0\.05 s"):
-        asyncio.run(ask(fault, seconds=0.05))
+        await ask(fault, seconds=0.05)
 
 
-def test_vectors_of_different_dimensions_are_refused() -> None:
+async def test_vectors_of_different_dimensions_are_refused() -> None:
     with pytest.raises(EmbeddingFailed, match=r"vectors of \[2, 3\] numbers at once"):
-        asyncio.run(ask(answer([1, 0], [1, 0, 0]), texts=["a", "b"]))
+        await ask(answer([1, 0], [1, 0, 0]), texts=["a", "b"])
 
 
-def test_secrets_are_redacted_before_the_text_is_truncated() -> None:
+async def test_secrets_are_redacted_before_the_text_is_truncated() -> None:
     secret = "s3cr3t" * 4
 
     async def run() -> Request:
@@ -139,7 +134,7 @@ def test_secrets_are_redacted_before_the_text_is_truncated() -> None:
             await made.close()
             return server.requests[0]
 
-    sent = asyncio.run(run()).json["input"]
+    sent = (await run()).json["input"]
     assert sent[0] == "the key is [hidden]"
     assert "s3cr" not in sent[1]
 
@@ -151,7 +146,7 @@ def test_secrets_are_redacted_before_the_text_is_truncated() -> None:
         EmbedderEndpoint("http://127.0.0.1:9/v1", f"{KEY}\n"),
     ],
 )
-def test_a_request_that_the_client_refuses_to_send_is_described(where: EmbedderEndpoint) -> None:
+async def test_a_request_that_the_client_refuses_to_send_is_described(where: EmbedderEndpoint) -> None:
     async def run() -> None:
         embedder = RemoteEmbedder("fake", "m", where)
         try:
@@ -160,12 +155,12 @@ def test_a_request_that_the_client_refuses_to_send_is_described(where: EmbedderE
             await embedder.close()
 
     with pytest.raises(EmbeddingFailed, match="the embedder fake/m at") as told:
-        asyncio.run(run())
+        await run()
     assert KEY not in str(told.value)
     assert "passw0rd" not in str(told.value)
 
 
-def test_an_unreachable_server_is_reported() -> None:
+async def test_an_unreachable_server_is_reported() -> None:
     async def run() -> None:
         embedder = RemoteEmbedder("fake", "m", EmbedderEndpoint("http://127.0.0.1:9/v1"))
         try:
@@ -174,7 +169,7 @@ def test_an_unreachable_server_is_reported() -> None:
             await embedder.close()
 
     with pytest.raises(EmbeddingFailed, match=r"could not be reached .*check base_url"):
-        asyncio.run(run())
+        await run()
 
 
 # ── Which one ──
@@ -222,27 +217,22 @@ def test_the_key_is_not_in_the_representation_of_an_endpoint() -> None:
 
 
 @needs_local
-def test_the_local_embedder_compares_meanings_without_blocking_the_loop() -> None:
-    async def run() -> Sequence[Vector]:
-        embedder = LocalEmbedder()
-        ticks = 0
+async def test_the_local_embedder_compares_meanings_without_blocking_the_loop() -> None:
+    embedder = LocalEmbedder()
+    ticks = 0
 
-        async def tick() -> None:
-            nonlocal ticks
-            while True:
-                ticks += 1
-                await asyncio.sleep(0)
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
 
-        ticking = asyncio.ensure_future(tick())
-        vectors = await embedder.embed(
-            ["The kids sleep at eight.", "Children go to bed at 8.", "Steel is sold.", ""]
-        )
-        ticking.cancel()
-        assert ticks > 10, "the event loop goes on meanwhile"
-        await embedder.close()
-        return vectors
-
-    kids, children, steel, empty = asyncio.run(run())
+    ticking = asyncio.ensure_future(tick())
+    vectors = await embedder.embed(["The kids sleep at eight.", "Children go to bed at 8.", "Steel is sold.", ""])
+    ticking.cancel()
+    assert ticks > 10, "the event loop goes on meanwhile"
+    await embedder.close()
+    kids, children, steel, empty = vectors
     assert len(kids) == DIMENSIONS
     assert all(math.isclose(math.hypot(*vector), 1, rel_tol=1e-3) for vector in (kids, children, steel, empty))
     likeness = [sum(a * b for a, b in zip(kids, other, strict=True)) for other in (children, steel)]

@@ -62,51 +62,42 @@ def test_no_embedder_is_not_a_failure() -> None:
 
 
 @pytest.mark.parametrize("fault", [refuses(500, b"boom"), Answer([b"<html>"], 200)])
-def test_a_failing_remote_embedder_degrades_the_recall_to_words(fault: Answer) -> None:
-    async def whole() -> None:
-        async with FakeEndpoint(policy=lambda _: fault) as server:
-            room = Room(Embedders(lambda _: EmbedderEndpoint(server.url)))
-            await room.add("Likes green tea.")
-            recall = await room.memories.recall(OWN, "green tea", 5, "fake/m")
-            assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
-            assert recall.degraded is not None
-            assert "the embedder fake/m at http://127.0.0.1" in recall.degraded.reason
-            await room.memories.close()
-
-    asyncio.run(whole())
+async def test_a_failing_remote_embedder_degrades_the_recall_to_words(fault: Answer) -> None:
+    async with FakeEndpoint(policy=lambda _: fault) as server:
+        room = Room(Embedders(lambda _: EmbedderEndpoint(server.url)))
+        await room.add("Likes green tea.")
+        recall = await room.memories.recall(OWN, "green tea", 5, "fake/m")
+        assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
+        assert recall.degraded is not None
+        assert "the embedder fake/m at http://127.0.0.1" in recall.degraded.reason
+        await room.memories.close()
 
 
-def test_a_hanging_remote_embedder_degrades_the_recall_to_words() -> None:
-    async def whole() -> None:
-        async with FakeEndpoint(policy=lambda _: Silence()) as server:
-            room = Room(Embedders(lambda _: EmbedderEndpoint(server.url)), timeout_seconds=0.05)
-            await room.add("Likes green tea.")
-            recall = await room.memories.recall(OWN, "green tea", 5, "fake/m")
-            assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
-            assert recall.degraded is not None
-            assert "did not answer within 0.05 s" in recall.degraded.reason
-            await room.memories.close()
-
-    asyncio.run(whole())
+async def test_a_hanging_remote_embedder_degrades_the_recall_to_words() -> None:
+    async with FakeEndpoint(policy=lambda _: Silence()) as server:
+        room = Room(Embedders(lambda _: EmbedderEndpoint(server.url)), timeout_seconds=0.05)
+        await room.add("Likes green tea.")
+        recall = await room.memories.recall(OWN, "green tea", 5, "fake/m")
+        assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
+        assert recall.degraded is not None
+        assert "did not answer within 0.05 s" in recall.degraded.reason
+        await room.memories.close()
 
 
-def test_a_working_remote_embedder_finds_memories_by_meaning() -> None:
+async def test_a_working_remote_embedder_finds_memories_by_meaning() -> None:
     topics = Topics()
 
     def policy(request: Request) -> Answer:
         return answer(*(topics._vector(text.lower()) for text in request.json["input"]))  # pyright: ignore[reportPrivateUsage] -- our own
 
-    async def whole() -> None:
-        async with FakeEndpoint(policy=policy) as server:
-            room = Room(Embedders(lambda _: EmbedderEndpoint(server.url)))
-            await room.memories.start()
-            await room.add("Likes green tea.", "Has a boat in the harbour.")
-            assert await room.texts("a drink", "fake/m") == ["Likes green tea."]
-            await room.memories.indexer.wait_until_idle()
-            assert await room.texts("where to sail", "fake/m") == ["Has a boat in the harbour."]
-            await room.memories.close()
-
-    asyncio.run(whole())
+    async with FakeEndpoint(policy=policy) as server:
+        room = Room(Embedders(lambda _: EmbedderEndpoint(server.url)))
+        await room.memories.start()
+        await room.add("Likes green tea.", "Has a boat in the harbour.")
+        assert await room.texts("a drink", "fake/m") == ["Likes green tea."]
+        await room.memories.indexer.wait_until_idle()
+        assert await room.texts("where to sail", "fake/m") == ["Has a boat in the harbour."]
+        await room.memories.close()
 
 
 def test_another_model_under_the_same_name_replaces_all_vectors() -> None:
@@ -270,66 +261,57 @@ class LoadableEmbedder(Topics):
         self.is_loaded = True
 
 
-def test_a_message_does_not_wait_for_an_embedder_to_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_does_not_wait_for_an_embedder_to_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("treadle.memory.search.LOADING_SECONDS", 0.01)
 
-    async def whole() -> None:
-        topics = LoadableEmbedder()
-        room = Room(One(topics))
-        await room.add("Likes green tea.")
-        for _ in range(2):
-            recall = await room.memories.recall(OWN, "green things to drink", 5, "local")
-            assert ([hit.by for hit in recall.found], recall.by, recall.degraded) == (["text"], "text", None)
-            assert topics.asked == []
-        topics.go.set()
-        recall = await room.memories.recall(OWN, "a drink", 5, "local")
-        assert ([hit.by for hit in recall.found], recall.by) == (["vectors"], "vectors")
-        await room.memories.close()
-
-    asyncio.run(whole())
+    topics = LoadableEmbedder()
+    room = Room(One(topics))
+    await room.add("Likes green tea.")
+    for _ in range(2):
+        recall = await room.memories.recall(OWN, "green things to drink", 5, "local")
+        assert ([hit.by for hit in recall.found], recall.by, recall.degraded) == (["text"], "text", None)
+        assert topics.asked == []
+    topics.go.set()
+    recall = await room.memories.recall(OWN, "a drink", 5, "local")
+    assert ([hit.by for hit in recall.found], recall.by) == (["vectors"], "vectors")
+    await room.memories.close()
 
 
-def test_an_embedder_that_cannot_be_loaded_is_reported_and_tried_again() -> None:
-    async def whole() -> None:
-        topics = LoadableEmbedder()
-        topics.fault = RuntimeError("built for another machine")
-        topics.go.set()
-        room = Room(One(topics), timeout_seconds=60)
-        await room.add("Likes green tea.")
-        recall = await room.memories.recall(OWN, "green tea", 5, "local")
-        assert len(recall.found) == 1
-        assert recall.degraded is not None
-        assert "another machine" in recall.degraded.reason
-        topics.fault = None
-        room.clock.pass_time(COOLDOWN_SECONDS + 1)
-        assert (await room.memories.recall(OWN, "a drink", 5, "local")).by == "vectors"
-        await room.memories.close()
-
-    asyncio.run(whole())
+async def test_an_embedder_that_cannot_be_loaded_is_reported_and_tried_again() -> None:
+    topics = LoadableEmbedder()
+    topics.fault = RuntimeError("built for another machine")
+    topics.go.set()
+    room = Room(One(topics), timeout_seconds=60)
+    await room.add("Likes green tea.")
+    recall = await room.memories.recall(OWN, "green tea", 5, "local")
+    assert len(recall.found) == 1
+    assert recall.degraded is not None
+    assert "another machine" in recall.degraded.reason
+    topics.fault = None
+    room.clock.pass_time(COOLDOWN_SECONDS + 1)
+    assert (await room.memories.recall(OWN, "a drink", 5, "local")).by == "vectors"
+    await room.memories.close()
 
 
-def test_closing_does_not_wait_for_a_pause() -> None:
-    async def whole() -> None:
-        room, paused = Room(), asyncio.Event()
+async def test_closing_does_not_wait_for_a_pause() -> None:
+    room, paused = Room(), asyncio.Event()
 
-        async def for_ever(seconds: float) -> None:
-            paused.set()
-            await asyncio.Event().wait()
+    async def for_ever(seconds: float) -> None:
+        paused.set()
+        await asyncio.Event().wait()
 
-        memories = HybridMemories(room.store, One(room.topics), room.clock, for_ever)
-        await memories.start()
-        await room.add("Likes green tea.")
-        room.topics.failure = "not now"
-        memories.catch_up(OWN, "local")
-        await paused.wait()
-        began = asyncio.get_running_loop().time()
-        await memories.close()
-        assert asyncio.get_running_loop().time() - began < 0.5
-
-    asyncio.run(whole())
+    memories = HybridMemories(room.store, One(room.topics), room.clock, for_ever)
+    await memories.start()
+    await room.add("Likes green tea.")
+    room.topics.failure = "not now"
+    memories.catch_up(OWN, "local")
+    await paused.wait()
+    began = asyncio.get_running_loop().time()
+    await memories.close()
+    assert asyncio.get_running_loop().time() - began < 0.5
 
 
-def test_closing_does_not_wait_for_a_hanging_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closing_does_not_wait_for_a_hanging_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("treadle.memory.indexer.GRACE_SECONDS", 0.05)
 
     class Hanging(Topics):
@@ -337,19 +319,16 @@ def test_closing_does_not_wait_for_a_hanging_embedder(monkeypatch: pytest.Monkey
             await asyncio.Event().wait()
             raise AssertionError
 
-    async def whole() -> None:
-        database = open_database(":memory:")
-        room = Room(One(Hanging()), database)
-        await room.memories.start()
-        await room.add("Likes green tea.")
-        room.memories.catch_up(OWN, "local")
-        async with asyncio.timeout(HANG_SECONDS):
-            await room.memories.close()
-        following = Room(None, database)  # the next process goes on
-        await following.memories.start()
-        following.memories.catch_up(OWN, "local")
-        await following.memories.indexer.wait_until_idle()
-        assert await following.texts("drink") == ["Likes green tea."]
-        await following.memories.close()
-
-    asyncio.run(whole())
+    database = open_database(":memory:")
+    room = Room(One(Hanging()), database)
+    await room.memories.start()
+    await room.add("Likes green tea.")
+    room.memories.catch_up(OWN, "local")
+    async with asyncio.timeout(HANG_SECONDS):
+        await room.memories.close()
+    following = Room(None, database)  # the next process goes on
+    await following.memories.start()
+    following.memories.catch_up(OWN, "local")
+    await following.memories.indexer.wait_until_idle()
+    assert await following.texts("drink") == ["Likes green tea."]
+    await following.memories.close()

@@ -156,20 +156,17 @@ def test_a_spend_cap_in_mid_stream_is_not_retried() -> None:
 
 
 @pytest.mark.parametrize("status", [429, 402, 401])
-def test_another_key_is_tried_at_once(status: int) -> None:
+async def test_another_key_is_tried_at_once(status: int) -> None:
     """The one that was refused rests."""
 
-    async def run() -> tuple[list[Any], list[str]]:
-        connections = Connections()
-        async with FakeEndpoint(refuses(status, error("x", "no")), Answer(stream(text(0, "yes")))) as server:
-            keys = KeyRing([ProviderKey("key-number-one", "FIRST"), ProviderKey("key-number-two", "SECOND")])
-            address = Endpoint(provider="fake", url=f"{server.url}/messages", keys=keys)
-            model = ModelClient(FORMAT, address, connections)
-            replies: list[Any] = [(await collect(model))[-1] for _ in range(2)]
-            await connections.close()
-            return replies, [request.headers["x-api-key"] for request in server.requests]
-
-    (first, second), used = asyncio.run(run())
+    connections = Connections()
+    async with FakeEndpoint(refuses(status, error("x", "no")), Answer(stream(text(0, "yes")))) as server:
+        keys = KeyRing([ProviderKey("key-number-one", "FIRST"), ProviderKey("key-number-two", "SECOND")])
+        address = Endpoint(provider="fake", url=f"{server.url}/messages", keys=keys)
+        model = ModelClient(FORMAT, address, connections)
+        replies: list[Any] = [(await collect(model))[-1] for _ in range(2)]
+        await connections.close()
+        (first, second), used = replies, [request.headers["x-api-key"] for request in server.requests]
     assert (first.next_key, first.retryable, first.retry_after) == (True, True, 0.0)
     assert ("FIRST" in first.message) is (status == 401)  # where the key itself is at fault
     assert isinstance(second, Completed)
@@ -411,39 +408,33 @@ def test_each_timeout_is_a_retryable_failure(behaviour: Behaviour, timeouts: Tim
     assert words in failure.message
 
 
-def test_pings_do_not_keep_a_call_alive() -> None:
+async def test_pings_do_not_keep_a_call_alive() -> None:
     """They keep coming, so that it never falls silent; only the limit of the whole call ends it."""
 
-    async def run() -> None:
-        connections = Connections()
-        pings = [begins(), *[PING] * 100_000]  # more than can come in the time
-        async with FakeEndpoint(Answer(pings, ending="hang")) as server, asyncio.timeout(HANG_SECONDS):
-            model = ModelClient(FORMAT, endpoint(server.url, Timeouts(5, 0.2, 0.3)), connections)
-            end = await model.reply(HELLO, lambda _: None)
-            assert isinstance(end, Failed)
-            assert (end.kind, end.retryable) == ("timeout", True)
-            assert "not finished its reply after 0.3 s" in end.message
-            await connections.close()
-
-    asyncio.run(run())
+    connections = Connections()
+    pings = [begins(), *[PING] * 100_000]  # more than can come in the time
+    async with FakeEndpoint(Answer(pings, ending="hang")) as server, asyncio.timeout(HANG_SECONDS):
+        model = ModelClient(FORMAT, endpoint(server.url, Timeouts(5, 0.2, 0.3)), connections)
+        end = await model.reply(HELLO, lambda _: None)
+        assert isinstance(end, Failed)
+        assert (end.kind, end.retryable) == ("timeout", True)
+        assert "not finished its reply after 0.3 s" in end.message
+        await connections.close()
 
 
-def test_text_is_shown_as_it_arrives() -> None:
-    async def run() -> None:
-        connections, heard = Connections(), list[Any]()
-        pieces = [begins(), *text(0, "first")[:2], PAUSE, more(0, "text_delta", text="then"), ends(), STOP]
-        async with FakeEndpoint(Answer(pieces)) as server, asyncio.timeout(HANG_SECONDS):
-            model = ModelClient(FORMAT, endpoint(server.url), connections)
+async def test_text_is_shown_as_it_arrives() -> None:
+    connections, heard = Connections(), list[Any]()
+    pieces = [begins(), *text(0, "first")[:2], PAUSE, more(0, "text_delta", text="then"), ends(), STOP]
+    async with FakeEndpoint(Answer(pieces)) as server, asyncio.timeout(HANG_SECONDS):
+        model = ModelClient(FORMAT, endpoint(server.url), connections)
 
-            def show(delta: Any) -> None:
-                heard.append(delta)
-                server.go_on.set()
+        def show(delta: Any) -> None:
+            heard.append(delta)
+            server.go_on.set()
 
-            assert isinstance(await model.reply(HELLO, show), Completed)
-            assert heard == [TextDelta("first"), TextDelta("then")]
-            await connections.close()
-
-    asyncio.run(run())
+        assert isinstance(await model.reply(HELLO, show), Completed)
+        assert heard == [TextDelta("first"), TextDelta("then")]
+        await connections.close()
 
 
 def test_a_reply_is_read_one_byte_at_a_time() -> None:
@@ -464,18 +455,15 @@ def test_an_endless_event_is_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "one event is larger than 1 MB" in failure.message
 
 
-def test_cancelling_in_the_middle_aborts_the_call() -> None:
-    async def run() -> None:
-        connections, heard = Connections(), asyncio.Event()
-        async with FakeEndpoint(Answer(WHOLE[:4], ending="hang")) as server:
-            model = ModelClient(FORMAT, endpoint(server.url), connections)
-            task = asyncio.create_task(model.reply(HELLO, lambda _: heard.set()))
-            async with asyncio.timeout(HANG_SECONDS):
-                await heard.wait()
-                assert not server.left.is_set()
-                task.cancel()
-                await server.left.wait()
-            assert task.cancelled()
-            await connections.close()
-
-    asyncio.run(run())
+async def test_cancelling_in_the_middle_aborts_the_call() -> None:
+    connections, heard = Connections(), asyncio.Event()
+    async with FakeEndpoint(Answer(WHOLE[:4], ending="hang")) as server:
+        model = ModelClient(FORMAT, endpoint(server.url), connections)
+        task = asyncio.create_task(model.reply(HELLO, lambda _: heard.set()))
+        async with asyncio.timeout(HANG_SECONDS):
+            await heard.wait()
+            assert not server.left.is_set()
+            task.cancel()
+            await server.left.wait()
+        assert task.cancelled()
+        await connections.close()

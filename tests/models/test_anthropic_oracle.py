@@ -1,7 +1,6 @@
 """Compares the anthropic_messages adapter with the provider's official client: both read a stream alike, ours
 refuses what theirs ignores, and our requests have their types."""
 
-import asyncio
 import json
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -73,21 +72,18 @@ async def _theirs(url: str) -> Any:
             return raised
 
 
-def read_with_both(pieces: Sequence[bytes], **more: Any) -> BothReplies:
+async def read_with_both(pieces: Sequence[bytes], **more: Any) -> BothReplies:
     """The same bytes, cut in the same places, for each of the two."""
 
-    async def run() -> BothReplies:
-        connections = Connections()
-        answer = Answer(pieces, **more)
-        async with FakeEndpoint(answer, answer) as server:
-            try:
-                theirs = await _theirs(server.url)
-                client = ModelClient(FORMAT, endpoint(server.url), connections)
-                return BothReplies(theirs, await client.reply(HELLO, lambda _: None))
-            finally:
-                await connections.close()
-
-    return asyncio.run(run())
+    connections = Connections()
+    answer = Answer(pieces, **more)
+    async with FakeEndpoint(answer, answer) as server:
+        try:
+            theirs = await _theirs(server.url)
+            client = ModelClient(FORMAT, endpoint(server.url), connections)
+            return BothReplies(theirs, await client.reply(HELLO, lambda _: None))
+        finally:
+            await connections.close()
 
 
 def summarize_theirs(message: Any) -> ReplySummary:
@@ -220,8 +216,8 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", CORPUS)
-def test_both_clients_read_the_same_message(name: str, way: str) -> None:
-    theirs, ours = read_with_both(WAYS[way](CORPUS[name]))
+async def test_both_clients_read_the_same_message(name: str, way: str) -> None:
+    theirs, ours = await read_with_both(WAYS[way](CORPUS[name]))
     assert isinstance(ours, Completed), ours
     assert summarize_ours(ours) == summarize_theirs(theirs)
 
@@ -262,7 +258,7 @@ def blocks(draw: st.DrawFn) -> list[list[bytes]]:
 
 @settings(deadline=None, max_examples=25)
 @given(blocks(), st.integers(1, 9999), st.integers(1, 9999), st.integers(0, 9999), CUTS)
-def test_both_clients_read_the_same_message_for_any_split(
+async def test_both_clients_read_the_same_message_for_any_split(
     made: list[list[bytes]], sent: int, received: int, cached: int, cuts: list[int]
 ) -> None:
     calls = any(b'"tool_use"' in block[0] for block in made)
@@ -270,7 +266,7 @@ def test_both_clients_read_the_same_message_for_any_split(
     body = b"".join(
         [begins(sent, cache_read_input_tokens=cached), *[part for block in made for part in block], end]
     )
-    theirs, ours = read_with_both(cut(body + STOP, cuts))
+    theirs, ours = await read_with_both(cut(body + STOP, cuts))
     assert isinstance(ours, Completed), ours
     assert summarize_ours(ours) == summarize_theirs(theirs)
 
@@ -279,17 +275,17 @@ def test_both_clients_read_the_same_message_for_any_split(
 
 
 @pytest.mark.parametrize("length", [2, 4, 5])
-def test_a_stream_that_ends_early_fails_here_and_passes_there(length: int) -> None:
+async def test_a_stream_that_ends_early_fails_here_and_passes_there(length: int) -> None:
     """For them it is a message like any other; for us it has failed."""
-    theirs, ours = read_with_both(stream(text(0, "half", " an answer"))[:length])
+    theirs, ours = await read_with_both(stream(text(0, "half", " an answer"))[:length])
     assert (theirs.type, theirs.stop_reason) == ("message", None)
     assert isinstance(ours, Failed)
     assert (ours.kind, ours.retryable) == ("malformed", True)
 
 
-def test_a_call_that_ends_early_fails_here_and_passes_there() -> None:
+async def test_a_call_that_ends_early_fails_here_and_passes_there() -> None:
     """Their client builds arguments from what arrived. Ours makes no call."""
-    theirs, ours = read_with_both(stream(asks(0, "t", "remove", '{"path": "/tmp/x", "only_if": "em'))[:4])
+    theirs, ours = await read_with_both(stream(asks(0, "t", "remove", '{"path": "/tmp/x", "only_if": "em'))[:4])
     assert theirs.content[0].input == {"path": "/tmp/x"}
     assert isinstance(ours, Failed)
 
@@ -298,17 +294,17 @@ def test_a_call_that_ends_early_fails_here_and_passes_there() -> None:
     ("arguments", "believed"),
     [('{"path": "/', {}), ('{"all": tru', {}), ('{"path": "/", "n": 1', {"path": "/", "n": 1}), ("[1, 2", [1, 2])],
 )
-def test_cut_arguments_before_a_proper_end_fail_here_and_pass_there(arguments: str, believed: Any) -> None:
+async def test_cut_arguments_before_a_proper_end_fail_here_and_pass_there(arguments: str, believed: Any) -> None:
     """Theirs is a call like any other, with half of what was meant or with nothing. Ours is none."""
-    theirs, ours = read_with_both(stream(asks(0, "t", "remove", arguments), stop="tool_use"))
+    theirs, ours = await read_with_both(stream(asks(0, "t", "remove", arguments), stop="tool_use"))
     assert (theirs.stop_reason, theirs.content[0].input) == ("tool_use", believed)
     assert isinstance(ours, Failed)
     assert "has arguments that are not a JSON object" in ours.message
 
 
-def test_a_call_cut_by_the_token_limit_is_left_out_here_and_kept_there() -> None:
+async def test_a_call_cut_by_the_token_limit_is_left_out_here_and_kept_there() -> None:
     """Their client returns the call with incomplete arguments. Ours leaves it out and reports the stop reason."""
-    theirs, ours = read_with_both(
+    theirs, ours = await read_with_both(
         stream(text(0, "x"), asks(1, "t", "write", '{"text": "a", "more": "b'), stop="max_tokens")
     )
     assert theirs.content[1].input == {"text": "a"}
@@ -316,9 +312,9 @@ def test_a_call_cut_by_the_token_limit_is_left_out_here_and_kept_there() -> None
     assert (ours.parts, ours.stop) == ((Text("x"),), "max_tokens")
 
 
-def test_a_cut_chunked_body_is_an_error_on_both_sides() -> None:
+async def test_a_cut_chunked_body_is_an_error_on_both_sides() -> None:
     """Both notice."""
-    theirs, ours = read_with_both(stream(text(0, "x"))[:3], ending="cut")
+    theirs, ours = await read_with_both(stream(text(0, "x"))[:3], ending="cut")
     assert isinstance(theirs, Exception)
     assert isinstance(ours, Failed)
 
@@ -327,10 +323,10 @@ def test_a_cut_chunked_body_is_an_error_on_both_sides() -> None:
     ("kind", "meaning"),
     [("overloaded_error", "overloaded"), ("api_error", "server"), ("rate_limit_error", "rate_limited")],
 )
-def test_an_error_in_mid_stream_is_an_error_on_both_sides(kind: str, meaning: str) -> None:
+async def test_an_error_in_mid_stream_is_an_error_on_both_sides(kind: str, meaning: str) -> None:
     """Both notice; ours knows what to do next."""
     said = event("error", error={"type": kind, "message": "not now"})
-    theirs, ours = read_with_both([*stream(text(0, "x"))[:3], said])
+    theirs, ours = await read_with_both([*stream(text(0, "x"))[:3], said])
     assert isinstance(theirs, Exception)
     assert "not now" in str(theirs)
     assert isinstance(ours, Failed)

@@ -1,6 +1,5 @@
 """What the anthropic_messages adapter makes of replies."""
 
-import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator
@@ -571,8 +570,5 @@ class OverHttp:
 
 
 @pytest.mark.parametrize("check", [pytest.param(check, id=check.__name__) for check in conformance.CHECKS])
-def test_the_adapter_keeps_the_contract_of_models(check: ModelCheck) -> None:
-    async def checked() -> None:
-        await check(OverHttp())
-
-    asyncio.run(checked())
+async def test_the_adapter_keeps_the_contract_of_models(check: ModelCheck) -> None:
+    await check(OverHttp())

@@ -191,7 +191,7 @@ def test_x_should_retry_overrides_the_status(status: int, said: str, retryable: 
 # ── The network ────────────────────────────────────────────────────────────────────────────────────
 
 
-def call(url: str, **more: Any) -> Failed:
+async def call(url: str, **more: Any) -> Failed:
     async def run() -> Any:
         connections = Connections()
         try:
@@ -199,22 +199,22 @@ def call(url: str, **more: Any) -> Failed:
         finally:
             await connections.close()
 
-    last = asyncio.run(run())
+    last = await run()
     assert isinstance(last, Failed)
     return last
 
 
-def test_a_refused_connection_is_unreachable() -> None:
+async def test_a_refused_connection_is_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    failure = call(f"http://user:hidden-word@127.0.0.1:{port}/v1", api_key=None)
+    failure = await call(f"http://user:hidden-word@127.0.0.1:{port}/v1", api_key=None)
     assert (failure.kind, failure.retryable, failure.status) == ("unreachable", True, None)
     assert f"fake cannot be reached at http://127.0.0.1:{port}/v1/chat/completions" in failure.message
     assert "hidden-word" not in failure.message
 
 
-def test_a_name_that_does_not_resolve_is_unreachable() -> None:
-    failure = call("http://nowhere.invalid/v1")
+async def test_a_name_that_does_not_resolve_is_unreachable() -> None:
+    failure = await call("http://nowhere.invalid/v1")
     assert (failure.kind, failure.retryable) == ("unreachable", True)
     assert "its name cannot be resolved" in failure.message
 
@@ -225,21 +225,18 @@ def test_a_server_that_does_not_speak_http_is_unreachable() -> None:
     assert "does not speak HTTP" in failure.message
 
 
-def test_a_server_that_does_not_speak_https_is_reported() -> None:
+async def test_a_server_that_does_not_speak_https_is_reported() -> None:
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         writer.close()
 
-    async def run() -> Any:
-        connections = Connections()
-        server = await asyncio.start_server(answer, "127.0.0.1", 0)
-        async with server:
-            url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-            events = await collect(ModelClient(FORMAT, endpoint(url), connections))
-            await connections.close()
-        return events[-1]
-
-    failure = asyncio.run(run())
+    connections = Connections()
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        events = await collect(ModelClient(FORMAT, endpoint(url), connections))
+        await connections.close()
+    failure = events[-1]
     assert isinstance(failure, Failed)
     assert (failure.kind, failure.retryable) == ("unreachable", True)
     assert "no secure connection could be made" in failure.message
@@ -253,8 +250,8 @@ def test_an_untrusted_certificate_is_not_retried() -> None:
     assert "its certificate is not trusted" in failure.message
 
 
-def test_an_invalid_address_is_not_retried() -> None:
-    failure = call("http://user:hidden-word@127.0.0.1:9/v1")
+async def test_an_invalid_address_is_not_retried() -> None:
+    failure = await call("http://user:hidden-word@127.0.0.1:9/v1")
     assert (failure.kind, failure.retryable) == ("unreachable", False)
     assert "no request can be made" in failure.message
     assert "hidden-word" not in failure.message
@@ -272,22 +269,19 @@ def test_a_body_that_contradicts_its_headers_fails(header: tuple[str, str], piec
     assert (failure.kind, failure.retryable) == ("malformed", True)
 
 
-def test_a_body_whose_framing_breaks_is_noticed_without_any_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_body_whose_framing_breaks_is_noticed_without_any_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "_CHECK_INTERVAL_SECONDS", 0.02)
     first = delta(content="x")
     pieces = [b"%x\r\n%b\r\n" % (len(first), first), PAUSE, b"no length\r\n"]
 
-    async def run() -> None:
-        connections = Connections()
-        answer = Answer(pieces, headers={"Transfer-Encoding": "chunked"}, framing="close")
-        async with FakeEndpoint(answer) as server, asyncio.timeout(HANG_SECONDS):
-            model = ModelClient(FORMAT, endpoint(server.url, NO_TIMEOUTS), connections)
-            end = await model.reply(HELLO, lambda _: server.go_on.set())
-            assert isinstance(end, Failed)
-            assert end.kind == "malformed"
-            await connections.close()
-
-    asyncio.run(run())
+    connections = Connections()
+    answer = Answer(pieces, headers={"Transfer-Encoding": "chunked"}, framing="close")
+    async with FakeEndpoint(answer) as server, asyncio.timeout(HANG_SECONDS):
+        model = ModelClient(FORMAT, endpoint(server.url, NO_TIMEOUTS), connections)
+        end = await model.reply(HELLO, lambda _: server.go_on.set())
+        assert isinstance(end, Failed)
+        assert end.kind == "malformed"
+        await connections.close()
 
 
 def test_a_connection_dropped_before_the_answer_is_unreachable() -> None:
@@ -315,37 +309,31 @@ def test_timeouts_can_be_disabled() -> None:
     assert isinstance(events_of(says("hi"), timeouts=NO_TIMEOUTS)[-1], Completed)
 
 
-def test_cancelling_in_the_middle_aborts_the_call() -> None:
-    async def run() -> None:
-        connections, heard = Connections(), asyncio.Event()
-        async with FakeEndpoint(Answer([delta(content="x")], ending="hang")) as server:
-            model = ModelClient(FORMAT, endpoint(server.url), connections)
-            task = asyncio.create_task(model.reply(HELLO, lambda _: heard.set()))
-            async with asyncio.timeout(HANG_SECONDS):
-                await heard.wait()
-                assert not server.left.is_set()
-                task.cancel()
-                await server.left.wait()
-            assert task.cancelled()
-            await connections.close()
-
-    asyncio.run(run())
-
-
-def test_cancelling_the_task_aborts_the_call() -> None:
-    async def run() -> None:
-        connections = Connections()
-        async with FakeEndpoint(Silence()) as server:
-            task = asyncio.create_task(collect(ModelClient(FORMAT, endpoint(server.url), connections)))
-            await server.asked.wait()
+async def test_cancelling_in_the_middle_aborts_the_call() -> None:
+    connections, heard = Connections(), asyncio.Event()
+    async with FakeEndpoint(Answer([delta(content="x")], ending="hang")) as server:
+        model = ModelClient(FORMAT, endpoint(server.url), connections)
+        task = asyncio.create_task(model.reply(HELLO, lambda _: heard.set()))
+        async with asyncio.timeout(HANG_SECONDS):
+            await heard.wait()
+            assert not server.left.is_set()
             task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            async with asyncio.timeout(HANG_SECONDS):
-                await server.left.wait()
-            await connections.close()
+            await server.left.wait()
+        assert task.cancelled()
+        await connections.close()
 
-    asyncio.run(run())
+
+async def test_cancelling_the_task_aborts_the_call() -> None:
+    connections = Connections()
+    async with FakeEndpoint(Silence()) as server:
+        task = asyncio.create_task(collect(ModelClient(FORMAT, endpoint(server.url), connections)))
+        await server.asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        async with asyncio.timeout(HANG_SECONDS):
+            await server.left.wait()
+        await connections.close()
 
 
 def test_the_key_is_not_in_the_representation() -> None:

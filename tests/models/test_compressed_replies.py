@@ -41,7 +41,7 @@ def test_a_compressed_error_message_is_read() -> None:
     assert (failure.kind, "You exceeded your quota" in failure.message) == ("billing", True)
 
 
-def read_compressed(body: bytes, timeouts: Timeouts) -> tuple[list[ModelEvent], float]:
+async def read_compressed(body: bytes, timeouts: Timeouts) -> tuple[list[ModelEvent], float]:
     """Return what comes of a body that is packed, and the largest share of all the work that was done without
     giving anybody else in the loop a turn."""
 
@@ -66,14 +66,14 @@ def read_compressed(body: bytes, timeouts: Timeouts) -> tuple[list[ModelEvent], 
         return events, longest / worked
 
     with without_garbage_collection():
-        return asyncio.run(run())
+        return await run()
 
 
-def read_in_turns(body: bytes) -> ModelEvent:
+async def read_in_turns(body: bytes) -> ModelEvent:
     """Return the last event. Of several tries, one must have given the others a turn often enough."""
     shares: list[float] = []
     while True:
-        [*_, last], longest = read_compressed(body, Timeouts(60, 60, 60))
+        [*_, last], longest = await read_compressed(body, Timeouts(60, 60, 60))
         if longest < 0.25:
             return last
         shares.append(longest)
@@ -83,17 +83,17 @@ def read_in_turns(body: bytes) -> ModelEvent:
 TINY = b'data: {"choices":[]}\n\n'
 
 
-def test_a_decompression_bomb_does_not_block_other_tasks() -> None:
-    assert isinstance(read_in_turns(TINY * 500_000 + ENDS), Completed)
+async def test_a_decompression_bomb_does_not_block_other_tasks() -> None:
+    assert isinstance(await read_in_turns(TINY * 500_000 + ENDS), Completed)
 
 
-def test_a_decompression_bomb_is_limited() -> None:
-    [end], _ = read_compressed(TINY * 4_000_000 + ENDS, Timeouts(whole_call=0.2))
+async def test_a_decompression_bomb_is_limited() -> None:
+    [end], _ = await read_compressed(TINY * 4_000_000 + ENDS, Timeouts(whole_call=0.2))
     assert isinstance(end, Failed)
     assert "had not finished its reply after 0.2 s" in end.message
 
 
-def test_an_endless_event_is_refused() -> None:
-    end = read_in_turns(b": " + b"x" * 70_000_000)
+async def test_an_endless_event_is_refused() -> None:
+    end = await read_in_turns(b": " + b"x" * 70_000_000)
     assert isinstance(end, Failed)
     assert (end.kind, "larger than 16 MB" in end.message) == ("malformed", True)

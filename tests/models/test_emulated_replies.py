@@ -1,7 +1,5 @@
 """Replies of models that cannot call tools natively: what both formats have in common."""
 
-import asyncio
-
 import pytest
 
 from tests.fake_endpoint import DONE, Answer, FakeEndpoint, delta, event, fragment, usage
@@ -50,22 +48,19 @@ def test_a_call_that_is_made_natively_is_unusable(style: ToolStyle) -> None:
         _ = read.whole
 
 
-def converse(style: ToolStyle, *pieces: bytes) -> list[ModelEvent]:
+async def converse(style: ToolStyle, *pieces: bytes) -> list[ModelEvent]:
     """Return a reply over the network."""
 
-    async def run() -> list[ModelEvent]:
-        connections = Connections()
-        async with FakeEndpoint(Answer(pieces)) as server:
-            try:
-                form = WireFormat("chat_completions", "/chat/completions", encode_request, new_reply)
-                return await collect(ModelClient(form, endpoint(server.url), connections), asked(style=style))
-            finally:
-                await connections.close()
-
-    return asyncio.run(run())
+    connections = Connections()
+    async with FakeEndpoint(Answer(pieces)) as server:
+        try:
+            form = WireFormat("chat_completions", "/chat/completions", encode_request, new_reply)
+            return await collect(ModelClient(form, endpoint(server.url), connections), asked(style=style))
+        finally:
+            await connections.close()
 
 
-def test_reasoning_usage_and_unknown_fields_are_read_as_in_any_reply() -> None:
+async def test_reasoning_usage_and_unknown_fields_are_read_as_in_any_reply() -> None:
     reply = [
         delta(role="assistant", content=None),
         delta(reasoning_content="Hm."),
@@ -76,7 +71,7 @@ def test_reasoning_usage_and_unknown_fields_are_read_as_in_any_reply() -> None:
         usage(7, 3, 2),
         DONE,
     ]
-    *shown, whole = converse("schema", *reply)
+    *shown, whole = await converse("schema", *reply)
     assert shown == [ReasoningDelta("Hm."), TextDelta("4"), TextDelta("2")]
     assert whole == Completed(
         (Thinking("Hm.", "", "m-1", field="reasoning_content"), Text("42")), "end_turn", Usage(7, 3, 2)
@@ -86,8 +81,8 @@ def test_reasoning_usage_and_unknown_fields_are_read_as_in_any_reply() -> None:
 FENCED = f"```json\n{CALL}\n```"
 
 
-def test_a_fenced_call_is_read_from_a_stream() -> None:
-    *shown, whole = converse("fenced", delta(content=f"Sure.\n{FENCED}"), delta(finish="stop"), usage(), DONE)
+async def test_a_fenced_call_is_read_from_a_stream() -> None:
+    *shown, whole = await converse("fenced", delta(content=f"Sure.\n{FENCED}"), delta(finish="stop"), usage(), DONE)
     assert shown == [TextDelta("Sure."), CallDelta(0, "add", ADDED.arguments)]
     assert whole == Completed((Text("Sure."), ADDED), "tool_use", Usage(10, 5))
 
@@ -104,8 +99,8 @@ def test_a_fenced_call_is_read_from_a_stream() -> None:
         ([delta(content='{"answer": "\\x'), delta(finish="stop")], "JSON does not allow"),
     ],
 )
-def test_a_faulty_reply_is_a_failure_with_its_usage(pieces: list[bytes], what: str) -> None:
-    failed = converse("schema", *pieces)[-1]
+async def test_a_faulty_reply_is_a_failure_with_its_usage(pieces: list[bytes], what: str) -> None:
+    failed = (await converse("schema", *pieces))[-1]
     assert isinstance(failed, Failed)
     assert what in failed.message
     assert failed.usage.output_tokens > 0

@@ -52,19 +52,16 @@ def test_a_dropped_connection_is_retried_only_once() -> None:
     assert len(exchange.requests) == 3
 
 
-def test_a_dropped_connection_is_retried_only_once_on_another_kept_connection() -> None:
-    async def run() -> None:
-        connections = Connections()
-        async with FakeEndpoint(says("a"), says("b"), DROPPED, DROPPED) as server:
-            model = ModelClient(FORMAT, endpoint(server.url), connections)
-            await asyncio.gather(collect(model), collect(model))
-            assert server.connections == 2
-            [end] = await collect(model)
-            assert isinstance(end, Failed)
-            assert (server.connections, len(server.requests)) == (2, 4)
-            await connections.close()
-
-    asyncio.run(run())
+async def test_a_dropped_connection_is_retried_only_once_on_another_kept_connection() -> None:
+    connections = Connections()
+    async with FakeEndpoint(says("a"), says("b"), DROPPED, DROPPED) as server:
+        model = ModelClient(FORMAT, endpoint(server.url), connections)
+        await asyncio.gather(collect(model), collect(model))
+        assert server.connections == 2
+        [end] = await collect(model)
+        assert isinstance(end, Failed)
+        assert (server.connections, len(server.requests)) == (2, 4)
+        await connections.close()
 
 
 @pytest.mark.parametrize("begun", [b"H", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 103 Early Hints\r\n\r\n"])
@@ -80,46 +77,44 @@ def test_a_reply_that_breaks_off_on_a_pooled_connection_is_not_retried() -> None
     assert len(exchange.requests) == 2
 
 
-def test_a_reset_of_a_kept_connection_is_retried() -> None:
+async def test_a_reset_of_a_kept_connection_is_retried() -> None:
     """The request meets a socket that the server has closed in the meantime."""
     asked: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked.append(await reader.readuntil(b"\r\n\r\n"))
+        kept = len(asked) == 1
         body = b'{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}'
         head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body)
+        if not kept:
+            writer.close()
+            return
         await reader.readuntil(b"\r\n\r\n")  # the next request; the rest of it meets a reset
         asked.append(b"reset")
         writer.get_extra_info("socket").setsockopt(SOL_SOCKET, SO_LINGER, struct.pack("ii", 1, 0))
         writer.transport.abort()
 
-    async def run() -> None:
-        connections = Connections()
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        async with server, asyncio.timeout(HANG_SECONDS):
-            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-            model = ModelClient(FORMAT, endpoint(url), connections)
-            for _ in range(2):
-                [*_, end] = await collect(model)
-                assert isinstance(end, Completed), end
-            await connections.close()
-        assert [one[:4] for one in asked] == [b"POST", b"rese", b"POST"]
-
-    asyncio.run(run())
+    connections = Connections()
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server, asyncio.timeout(HANG_SECONDS):
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        model = ModelClient(FORMAT, endpoint(url), connections)
+        for _ in range(2):
+            [*_, end] = await collect(model)
+            assert isinstance(end, Completed), end
+        await connections.close()
+    assert [one[:4] for one in asked] == [b"POST", b"rese", b"POST"]
 
 
-def test_both_attempts_share_one_limit() -> None:
+async def test_both_attempts_share_one_limit() -> None:
     """The time that a call may take does not begin again."""
 
-    async def run() -> None:
-        connections = Connections()
-        async with FakeEndpoint(says("a"), DROPPED, Answer(ending="hang")) as server:
-            model = ModelClient(FORMAT, endpoint(server.url, Timeouts(first_byte=1.0)), connections)
-            await collect(model)
-            [end] = await collect(model)
-            assert isinstance(end, Failed)
-            assert (end.kind, len(server.requests)) == ("timeout", 3)
-            await connections.close()
-
-    asyncio.run(run())
+    connections = Connections()
+    async with FakeEndpoint(says("a"), DROPPED, Answer(ending="hang")) as server:
+        model = ModelClient(FORMAT, endpoint(server.url, Timeouts(first_byte=1.0)), connections)
+        await collect(model)
+        [end] = await collect(model)
+        assert isinstance(end, Failed)
+        assert (end.kind, len(server.requests)) == ("timeout", 3)
+        await connections.close()

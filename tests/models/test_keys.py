@@ -1,7 +1,5 @@
 """Several keys of one provider: used in turn, and one that was refused rests."""
 
-import asyncio
-
 import pytest
 
 from tests.fake_endpoint import Answer, FakeEndpoint, refuses, says
@@ -64,27 +62,24 @@ async def ask(model: Resolved, times: int) -> list[Completed | Failed]:
     return [await model.client.reply(HELLO, lambda _: None) for _ in range(times)]
 
 
-def exchange(
+async def exchange(
     *script: Answer, keys: tuple[str, ...] = ("sk-one-1234", "sk-two-1234")
 ) -> tuple[list[str], list[Completed | Failed]]:
     """The keys that were sent and the ends that came of them, for a provider that follows the script."""
 
-    async def run() -> tuple[list[str], list[Completed | Failed]]:
-        async with FakeEndpoint(*script) as server:
-            registry = ModelRegistry({})
-            registry.add("mine", ProviderConfig(server.url, api_keys=keys))
-            try:
-                ends = await ask(registry.resolve("mine/m", None), len(script))
-            finally:
-                await registry.close()
-            return [request.headers["authorization"].removeprefix("Bearer ") for request in server.requests], ends
-
-    return asyncio.run(run())
+    async with FakeEndpoint(*script) as server:
+        registry = ModelRegistry({})
+        registry.add("mine", ProviderConfig(server.url, api_keys=keys))
+        try:
+            ends = await ask(registry.resolve("mine/m", None), len(script))
+        finally:
+            await registry.close()
+        return [request.headers["authorization"].removeprefix("Bearer ") for request in server.requests], ends
 
 
 @pytest.mark.parametrize("refusal", [LIMITED, WRONG], ids=["rate", "auth"])
-def test_the_next_key_is_used_when_one_is_refused(refusal: Answer) -> None:
-    sent, ends = exchange(refusal, says("hi"), says("and again"))
+async def test_the_next_key_is_used_when_one_is_refused(refusal: Answer) -> None:
+    sent, ends = await exchange(refusal, says("hi"), says("and again"))
     assert sent == ["sk-one-1234", "sk-two-1234", "sk-two-1234"]
     first = ends[0]
     assert isinstance(first, Failed)
@@ -92,14 +87,14 @@ def test_the_next_key_is_used_when_one_is_refused(refusal: Answer) -> None:
     assert "sk-one" not in first.message
 
 
-def test_a_rate_limit_of_the_only_key_is_waited_for() -> None:
-    _, ends = exchange(LIMITED, keys=("sk-one-1234",))
+async def test_a_rate_limit_of_the_only_key_is_waited_for() -> None:
+    _, ends = await exchange(LIMITED, keys=("sk-one-1234",))
     assert isinstance(ends[0], Failed)
     assert (ends[0].next_key, ends[0].retryable, ends[0].retry_after) == (False, True, None)
 
 
-def test_the_last_key_is_named_when_all_are_refused() -> None:
-    sent, ends = exchange(WRONG, WRONG)
+async def test_the_last_key_is_named_when_all_are_refused() -> None:
+    sent, ends = await exchange(WRONG, WRONG)
     assert sent == ["sk-one-1234", "sk-two-1234"]
     last = ends[-1]
     assert isinstance(last, Failed)
@@ -107,7 +102,7 @@ def test_the_last_key_is_named_when_all_are_refused() -> None:
     assert "api_keys[1] of provider mine" in last.message
 
 
-def test_a_key_that_reached_its_rate_rests_as_long_as_the_provider_says() -> None:
+async def test_a_key_that_reached_its_rate_rests_as_long_as_the_provider_says() -> None:
     clock = Clock()
 
     async def run() -> list[str]:
@@ -122,7 +117,7 @@ def test_a_key_that_reached_its_rate_rests_as_long_as_the_provider_says() -> Non
             await registry.close()
             return [request.headers["authorization"] for request in server.requests]
 
-    assert asyncio.run(run()) == [f"Bearer {key}" for key in ("sk-one-1234", "sk-two-1234", "sk-one-1234")]
+    assert await run() == [f"Bearer {key}" for key in ("sk-one-1234", "sk-two-1234", "sk-one-1234")]
     assert DEFAULT_RATE_COOLDOWN_SECONDS > 7
 
 

@@ -47,43 +47,37 @@ def is_running(pid: int) -> bool:
     return False
 
 
-def test_the_model_server_starts_once_answers_and_ends_with_the_engine(folder: Path) -> None:
-    async def run() -> None:
-        models, said = LocalModels(folder), list[str]()
-        models.notice = said.append
-        heard: list[str] = []
-        both = await asyncio.gather(
-            models.reply(hello(), lambda delta: heard.append(delta.text) if isinstance(delta, TextDelta) else None),
-            models.reply(hello(), lambda _: None),
-        )
-        for end in both:
-            assert isinstance(end, Completed), end
-            assert end.usage.output_tokens > 0
-            assert not end.usage.estimated
-        first = both[0]
-        assert isinstance(first, Completed)
-        assert first.parts == (Text("".join(heard)),)
-        [pid] = models.pids
-        assert [line.split()[0] for line in said] == ["loading", "loaded"]
-        await models.close()
-        assert not is_running(pid)
-
-    asyncio.run(run())
+async def test_the_model_server_starts_once_answers_and_ends_with_the_engine(folder: Path) -> None:
+    models, said = LocalModels(folder), list[str]()
+    models.notice = said.append
+    heard: list[str] = []
+    both = await asyncio.gather(
+        models.reply(hello(), lambda delta: heard.append(delta.text) if isinstance(delta, TextDelta) else None),
+        models.reply(hello(), lambda _: None),
+    )
+    for end in both:
+        assert isinstance(end, Completed), end
+        assert end.usage.output_tokens > 0
+        assert not end.usage.estimated
+    first = both[0]
+    assert isinstance(first, Completed)
+    assert first.parts == (Text("".join(heard)),)
+    [pid] = models.pids
+    assert [line.split()[0] for line in said] == ["loading", "loaded"]
+    await models.close()
+    assert not is_running(pid)
 
 
-def test_a_server_that_died_is_restarted(folder: Path) -> None:
-    async def run() -> None:
-        models = LocalModels(folder)
-        await models.reply(hello(), lambda _: None)
-        [first] = models.pids
-        os.kill(first, signal.SIGKILL)
-        while is_running(first):  # until it is seen to have ended
-            await asyncio.to_thread(os.sched_yield)
-        assert isinstance(await models.reply(hello(), lambda _: None), Completed)
-        assert models.pids != [first]
-        await models.close()
-
-    asyncio.run(run())
+async def test_a_server_that_died_is_restarted(folder: Path) -> None:
+    models = LocalModels(folder)
+    await models.reply(hello(), lambda _: None)
+    [first] = models.pids
+    os.kill(first, signal.SIGKILL)
+    while is_running(first):  # until it is seen to have ended
+        await asyncio.to_thread(os.sched_yield)
+    assert isinstance(await models.reply(hello(), lambda _: None), Completed)
+    assert models.pids != [first]
+    await models.close()
 
 
 SCRIPT = """
@@ -116,17 +110,14 @@ def test_the_model_server_ends_when_its_parent_is_killed(folder: Path) -> None:
     raise AssertionError("the server outlived the process that started it")
 
 
-def test_a_model_can_be_a_path(folder: Path, tmp_path: Path) -> None:
-    async def run() -> None:
-        engine = create_engine("sqlite:///:memory:", home=Home(tmp_path))
-        agent = treadle.Agent(name="here", model=f"local/{folder}/smollm2.gguf", model_settings={"max_tokens": 8})
-        async with engine:
-            result = await engine.run(agent, "Say hello.")
-        assert result.outcome in ("completed", "truncated")
-        assert (result.metrics.cost, result.metrics.unpriced_calls) == (0.0, 0)
-        assert engine.models.local.pids == []
-
-    asyncio.run(run())
+async def test_a_model_can_be_a_path(folder: Path, tmp_path: Path) -> None:
+    engine = create_engine("sqlite:///:memory:", home=Home(tmp_path))
+    agent = treadle.Agent(name="here", model=f"local/{folder}/smollm2.gguf", model_settings={"max_tokens": 8})
+    async with engine:
+        result = await engine.run(agent, "Say hello.")
+    assert result.outcome in ("completed", "truncated")
+    assert (result.metrics.cost, result.metrics.unpriced_calls) == (0.0, 0)
+    assert engine.models.local.pids == []
 
 
 # ── What is missing is said ────────────────────────────────────────────────────────────────────────
@@ -163,14 +154,11 @@ def junk(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_that_is_not_a_model_is_refused(junk: Path) -> None:
-    async def run() -> None:
-        models = LocalModels(junk.parent)
-        end = await models.reply(hello(str(junk)), lambda _: None)
-        assert isinstance(end, Failed)
-        assert (end.kind, end.retryable, end.next_model) == ("unreachable", False, True)
-        assert f"{junk} cannot be served" in end.message
-        assert models.pids == []
-        await models.close()
-
-    asyncio.run(run())
+async def test_a_file_that_is_not_a_model_is_refused(junk: Path) -> None:
+    models = LocalModels(junk.parent)
+    end = await models.reply(hello(str(junk)), lambda _: None)
+    assert isinstance(end, Failed)
+    assert (end.kind, end.retryable, end.next_model) == ("unreachable", False, True)
+    assert f"{junk} cannot be served" in end.message
+    assert models.pids == []
+    await models.close()

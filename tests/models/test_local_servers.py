@@ -59,54 +59,47 @@ def assert_closed_error(end: Completed | Failed) -> None:
     assert "were closed before it had loaded" in end.message
 
 
-def test_closing_ends_a_server_that_is_still_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        models, children = LocalModels(tmp_path), Children(monkeypatch, tmp_path)
-        asked = [ask(models, tmp_path / "m.gguf") for _ in range(2)]  # the second waits for the first
-        async with asyncio.timeout(HANG_SECONDS):
-            await children.begun.wait()
-            await models.close()
-            assert children.alive == []
-            for end in await asyncio.gather(*asked):
-                assert_closed_error(end)
-        assert len(children.started) == 1
-
-    asyncio.run(run())
+async def test_closing_ends_a_server_that_is_still_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    models, children = LocalModels(tmp_path), Children(monkeypatch, tmp_path)
+    asked = [ask(models, tmp_path / "m.gguf") for _ in range(2)]  # the second waits for the first
+    async with asyncio.timeout(HANG_SECONDS):
+        await children.begun.wait()
+        await models.close()
+        assert children.alive == []
+        for end in await asyncio.gather(*asked):
+            assert_closed_error(end)
+    assert len(children.started) == 1
 
 
-def test_closing_ends_a_server_whose_process_has_just_started(
+async def test_closing_ends_a_server_whose_process_has_just_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def run() -> None:
-        models, children = LocalModels(tmp_path), Children(monkeypatch, tmp_path, ANNOUNCES)
-        children.go_on.clear()
-        asked = ask(models, tmp_path / "m.gguf")
-        async with asyncio.timeout(HANG_SECONDS):
-            await children.begun.wait()
-            closing = asyncio.create_task(models.close())
-            await asyncio.sleep(0)  # it has begun to close, and waits for the process that is starting
-            assert not closing.done()
-            children.go_on.set()
-            await closing
-            assert children.alive == []
-            assert_closed_error(await asked)
-
-    asyncio.run(run())
-
-
-def test_cancelling_while_a_model_loads_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        models, children = LocalModels(tmp_path), Children(monkeypatch, tmp_path)
-        asked = ask(models, tmp_path / "m.gguf")
-        async with asyncio.timeout(HANG_SECONDS):
-            await children.begun.wait()
-            await asyncio.sleep(0)
-            asked.cancel()
-            await asyncio.wait([asked])
-        assert asked.cancelled()
+    models, children = LocalModels(tmp_path), Children(monkeypatch, tmp_path, ANNOUNCES)
+    children.go_on.clear()
+    asked = ask(models, tmp_path / "m.gguf")
+    async with asyncio.timeout(HANG_SECONDS):
+        await children.begun.wait()
+        closing = asyncio.create_task(models.close())
+        await asyncio.sleep(0)  # it has begun to close, and waits for the process that is starting
+        assert not closing.done()
+        children.go_on.set()
+        await closing
         assert children.alive == []
+        assert_closed_error(await asked)
 
-    asyncio.run(run())
+
+async def test_cancelling_while_a_model_loads_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models, children = LocalModels(tmp_path), Children(monkeypatch, tmp_path)
+    asked = ask(models, tmp_path / "m.gguf")
+    async with asyncio.timeout(HANG_SECONDS):
+        await children.begun.wait()
+        await asyncio.sleep(0)
+        asked.cancel()
+        await asyncio.wait([asked])
+    assert asked.cancelled()
+    assert children.alive == []
 
 
 def serving(server: FakeEndpoint) -> str:
@@ -114,7 +107,7 @@ def serving(server: FakeEndpoint) -> str:
     return f"""echo '{{"url": "{server.url.removesuffix("/v1")}"}}'; exec cat"""
 
 
-def test_a_closed_model_can_be_called_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_closed_model_can_be_called_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine can be opened again, also in another event loop."""
     models = LocalModels(tmp_path)
 
@@ -127,55 +120,48 @@ def test_a_closed_model_can_be_called_again(tmp_path: Path, monkeypatch: pytest.
 
     for _ in range(2):
         with monkeypatch.context() as monkeypatch:
-            asyncio.run(run())
+            await run()
 
 
-def test_a_health_check_that_times_out_closes_its_connection(
+async def test_a_health_check_that_times_out_closes_its_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_processes, "_HEALTH_TIMEOUT_SECONDS", 0.05)
 
-    async def run() -> None:
-        models = LocalModels(tmp_path)
-        async with FakeEndpoint(says("hi"), Silence(), says("again")) as server, asyncio.timeout(HANG_SECONDS):
-            children = Children(monkeypatch, tmp_path, serving(server))
-            assert isinstance(await ask(models, tmp_path / "m.gguf"), Completed)
-            await server.left.wait()
-            server.left.clear()
-            server.asked.clear()
-            asked = ask(models, tmp_path / "m.gguf")
-            await server.asked.wait()
-            await server.left.wait()
-            assert isinstance(await asked, Completed)
-            assert [request.path for request in server.requests[1:2]] == ["/health"]
-            assert len(children.started) == 2  # it is replaced
-            await models.close()
-            assert children.alive == []
-
-    asyncio.run(run())
+    models = LocalModels(tmp_path)
+    async with FakeEndpoint(says("hi"), Silence(), says("again")) as server, asyncio.timeout(HANG_SECONDS):
+        children = Children(monkeypatch, tmp_path, serving(server))
+        assert isinstance(await ask(models, tmp_path / "m.gguf"), Completed)
+        await server.left.wait()
+        server.left.clear()
+        server.asked.clear()
+        asked = ask(models, tmp_path / "m.gguf")
+        await server.asked.wait()
+        await server.left.wait()
+        assert isinstance(await asked, Completed)
+        assert [request.path for request in server.requests[1:2]] == ["/health"]
+        assert len(children.started) == 2  # it is replaced
+        await models.close()
+        assert children.alive == []
 
 
-def test_an_unreachable_server_is_discarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        models, children = LocalModels(tmp_path), Children(monkeypatch, tmp_path, ANNOUNCES)
-        monkeypatch.setattr(server_processes, "_STOP_TIMEOUT_SECONDS", 0.05)  # it ends only when it is killed
-        async with asyncio.timeout(HANG_SECONDS):
-            end = await ask(models, tmp_path / "m.gguf")
-        assert isinstance(end, Failed)
-        assert (end.kind, end.retryable) == ("unreachable", True)
-        assert (models.pids, children.alive) == ([], [])
-
-    asyncio.run(run())
+async def test_an_unreachable_server_is_discarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    models, children = LocalModels(tmp_path), Children(monkeypatch, tmp_path, ANNOUNCES)
+    monkeypatch.setattr(server_processes, "_STOP_TIMEOUT_SECONDS", 0.05)  # it ends only when it is killed
+    async with asyncio.timeout(HANG_SECONDS):
+        end = await ask(models, tmp_path / "m.gguf")
+    assert isinstance(end, Failed)
+    assert (end.kind, end.retryable) == ("unreachable", True)
+    assert (models.pids, children.alive) == ([], [])
 
 
-def test_a_reply_without_a_limit_gets_the_default_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        models = LocalModels(tmp_path)
-        async with FakeEndpoint(says("hi")) as server, asyncio.timeout(HANG_SECONDS):
-            Children(monkeypatch, tmp_path, serving(server))
-            request = msgspec.structs.replace(hello(str(tmp_path / "m.gguf")), settings=ModelSettings())
-            await models.reply(request, lambda _: None)
-            await models.close()
-            assert server.requests[0].json["max_tokens"] == MAX_REPLY_TOKENS
-
-    asyncio.run(run())
+async def test_a_reply_without_a_limit_gets_the_default_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = LocalModels(tmp_path)
+    async with FakeEndpoint(says("hi")) as server, asyncio.timeout(HANG_SECONDS):
+        Children(monkeypatch, tmp_path, serving(server))
+        request = msgspec.structs.replace(hello(str(tmp_path / "m.gguf")), settings=ModelSettings())
+        await models.reply(request, lambda _: None)
+        await models.close()
+        assert server.requests[0].json["max_tokens"] == MAX_REPLY_TOKENS

@@ -1,7 +1,6 @@
 """OpenAI's own SDK as an oracle, for both of its formats: it accepts the requests that Treadle sends and hears the
 same replies. Where it lets a fault pass, Treadle does not; both are stated here."""
 
-import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
@@ -97,14 +96,11 @@ async def sdk_hears(mode: Mode, url: str) -> Any:
         return final
 
 
-def hear(mode: Mode, answer: Answer) -> tuple[Any, Completed | Failed]:
+async def hear(mode: Mode, answer: Answer) -> tuple[Any, Completed | Failed]:
     """What the SDK makes of an answer, or what it raises; and what Treadle does."""
 
-    async def run() -> tuple[Any, Completed | Failed]:
-        async with FakeEndpoint(answer, answer) as server:
-            return await _catch(sdk_hears, mode, server.url), await treadle_hears(mode, server.url)
-
-    return asyncio.run(run())
+    async with FakeEndpoint(answer, answer) as server:
+        return await _catch(sdk_hears, mode, server.url), await treadle_hears(mode, server.url)
 
 
 async def _catch(work: Callable[[Mode, str], Awaitable[Any]], mode: Mode, url: str) -> Any:
@@ -159,9 +155,9 @@ def _summarize_response(final: Any) -> ReplySummary:
     return ReplySummary(text, calls, stop, Usage(counted.input_tokens, counted.output_tokens, cached, written))
 
 
-def agree(mode: Mode, answer: Answer) -> ReplySummary:
+async def agree(mode: Mode, answer: Answer) -> ReplySummary:
     """Both sides hear the same; that is returned."""
-    sdk, ours = hear(mode, answer)
+    sdk, ours = await hear(mode, answer)
     heard = summarize_ours(ours)
     assert heard == summarize_theirs(mode, sdk)
     return heard
@@ -334,23 +330,25 @@ RESPONSES: dict[str, list[Event | bytes]] = {
 
 
 @pytest.mark.parametrize("name", CHAT)
-def test_both_clients_read_the_same_completion(name: str) -> None:
-    agree("chat_completions", Answer(CHAT[name]))
+async def test_both_clients_read_the_same_completion(name: str) -> None:
+    await agree("chat_completions", Answer(CHAT[name]))
 
 
 @pytest.mark.parametrize("name", RESPONSES)
-def test_both_clients_read_the_same_response(name: str) -> None:
-    agree("responses", Answer(wire(*RESPONSES[name])))
+async def test_both_clients_read_the_same_response(name: str) -> None:
+    await agree("responses", Answer(wire(*RESPONSES[name])))
 
 
 @pytest.mark.parametrize("size", [1, 7])
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("mode", ["chat_completions", "responses"])
-def test_both_clients_read_the_same_for_any_split_of_the_bytes(mode: Mode, line_end: bytes, size: int) -> None:
+async def test_both_clients_read_the_same_for_any_split_of_the_bytes(
+    mode: Mode, line_end: bytes, size: int
+) -> None:
     events = CHAT["unicode"] if mode == "chat_completions" else wire(*RESPONSES["unicode"])
     raw = b"".join(events).replace(b"\\u00fc", "ü".encode()).replace(b"\\u65e5", "日".encode())
     body = raw.replace(b"\n", line_end)
-    heard = agree(mode, Answer([body[at : at + size] for at in range(0, len(body), size)]))
+    heard = await agree(mode, Answer([body[at : at + size] for at in range(0, len(body), size)]))
     assert heard.text == "grüße 🎈日本\u2028\0"
 
 
@@ -408,19 +406,19 @@ CUTS = st.lists(st.floats(0, 1, exclude_max=True), max_size=6)
 
 @settings(max_examples=25, deadline=None)
 @given(completions(), CUTS)
-def test_both_clients_read_the_same_completion_of_any_stream(stream: list[bytes], cuts: list[float]) -> None:
-    agree("chat_completions", Answer(split(b"".join(stream), cuts)))
+async def test_both_clients_read_the_same_completion_of_any_stream(stream: list[bytes], cuts: list[float]) -> None:
+    await agree("chat_completions", Answer(split(b"".join(stream), cuts)))
 
 
 @settings(max_examples=25, deadline=None)
 @given(replies(), CUTS)
-def test_both_clients_read_the_same_response_of_any_stream(stream: list[bytes], cuts: list[float]) -> None:
-    agree("responses", Answer(split(b"".join(stream), cuts)))
+async def test_both_clients_read_the_same_response_of_any_stream(stream: list[bytes], cuts: list[float]) -> None:
+    await agree("responses", Answer(split(b"".join(stream), cuts)))
 
 
 @settings(deadline=None)
 @given(completions() | replies(), st.floats(0, 1, exclude_max=True))
-def test_a_stream_that_ends_anywhere_is_never_a_reply(stream: list[bytes], place: float) -> None:
+async def test_a_stream_that_ends_anywhere_is_never_a_reply(stream: list[bytes], place: float) -> None:
     """Before the end has been said, there is nothing that Treadle would act on."""
     mode: Mode = "responses" if b"response.created" in stream[0] else "chat_completions"
     last = stream[-1] if mode == "responses" else b"".join(stream[-3:])  # what says that the reply is whole
@@ -431,7 +429,7 @@ def test_a_stream_that_ends_anywhere_is_never_a_reply(stream: list[bytes], place
         async with FakeEndpoint(Answer([stump] if stump else [])) as server:
             return await treadle_hears(mode, server.url)
 
-    malformed(asyncio.run(run()))
+    malformed(await run())
 
 
 # ── Where the SDK lets a fault pass ────────────────────────────────────────────────────────────────
@@ -440,37 +438,37 @@ def test_a_stream_that_ends_anywhere_is_never_a_reply(stream: list[bytes], place
 CUT = '{"path": "/tmp/x", "content": "rm'
 
 
-def test_a_completion_without_its_end_fails_here_and_passes_there() -> None:
-    sdk, ours = hear("chat_completions", Answer([BEGIN, chunk(content="half an answer")]))
+async def test_a_completion_without_its_end_fails_here_and_passes_there() -> None:
+    sdk, ours = await hear("chat_completions", Answer([BEGIN, chunk(content="half an answer")]))
     assert (sdk.choices[0].message.content, sdk.choices[0].finish_reason) == ("half an answer", None)
     assert "ended without saying why" in malformed(ours).message
 
 
-def test_cut_arguments_of_a_completion_fail_here_and_pass_there() -> None:
+async def test_cut_arguments_of_a_completion_fail_here_and_pass_there() -> None:
     cut_off = [chunk(tool_calls=[begins(0, "call_1", "write", CUT)]), chunk("tool_calls"), *END]
-    sdk, ours = hear("chat_completions", Answer(cut_off))
+    sdk, ours = await hear("chat_completions", Answer(cut_off))
     assert sdk.choices[0].finish_reason == "tool_calls"
     assert sdk.choices[0].message.tool_calls[0].function.arguments == CUT
     assert "(write) has arguments that are not a JSON object" in malformed(ours).message
 
 
-def test_a_response_without_its_end_fails_here_and_passes_there() -> None:
+async def test_a_response_without_its_end_fails_here_and_passes_there() -> None:
     """Only a request for the final response fails there; following the events does not."""
-    sdk, ours = hear("responses", Answer(wire(CREATED, *told(0, HELLO_AGAIN), *told(1, ADDED))))
+    sdk, ours = await hear("responses", Answer(wire(CREATED, *told(0, HELLO_AGAIN), *told(1, ADDED))))
     assert sdk is None
     assert "ended without its last event" in malformed(ours).message
 
 
-def test_cut_arguments_of_a_response_fail_here_and_pass_there() -> None:
-    sdk, ours = hear("responses", Answer(wire(*replied(call("call_1", "write", CUT)))))
+async def test_cut_arguments_of_a_response_fail_here_and_pass_there() -> None:
+    sdk, ours = await hear("responses", Answer(wire(*replied(call("call_1", "write", CUT)))))
     assert (sdk.status, sdk.output[0].arguments) == ("completed", CUT)
     assert "(write) has arguments that are not a JSON object" in malformed(ours).message
 
 
-def test_cut_arguments_with_an_empty_final_item_fail_here_and_pass_there() -> None:
+async def test_cut_arguments_with_an_empty_final_item_fail_here_and_pass_there() -> None:
     item = call("call_1", "write", "{}")
     events = [CREATED, added(0, item), arguments_delta(CUT), done(0, item), completed_event(item)]
-    sdk, ours = hear("responses", Answer(wire(*events)))
+    sdk, ours = await hear("responses", Answer(wire(*events)))
     assert (sdk.status, sdk.output[0].arguments) == ("completed", "{}")
     assert "(write) has arguments that are not a JSON object" in malformed(ours).message
 
@@ -482,32 +480,32 @@ def test_cut_arguments_with_an_empty_final_item_fail_here_and_pass_there() -> No
         {"type": "error", "code": "server_error", "message": "The server had an error.", "param": None},
     ],
 )
-def test_an_error_in_a_response_fails_here_and_is_a_plain_event_there(error: Event) -> None:
+async def test_an_error_in_a_response_fails_here_and_is_a_plain_event_there(error: Event) -> None:
     begun = [CREATED, *told(0, message("so far"))]
-    sdk, ours = hear("responses", Answer(wire(*begun, error)))
+    sdk, ours = await hear("responses", Answer(wire(*begun, error)))
     assert sdk is None
     assert isinstance(ours, Failed)
     assert (ours.kind, ours.retryable) == ("server", True)
 
 
 @pytest.mark.parametrize("mode", ["chat_completions", "responses"])
-def test_an_error_body_is_an_error_on_both_sides(mode: Mode) -> None:
+async def test_an_error_body_is_an_error_on_both_sides(mode: Mode) -> None:
     from openai import APIError
 
     begun = [BEGIN] if mode == "chat_completions" else wire(CREATED, text_delta("so far"))[:1]
     error = b'data: {"error":{"message":"Rate limit reached","code":"rate_limit_exceeded"}}\n\n'
-    sdk, ours = hear(mode, Answer([*begun, error]))
+    sdk, ours = await hear(mode, Answer([*begun, error]))
     assert isinstance(sdk, APIError)
     assert isinstance(ours, Failed)
     assert ours.kind == "rate_limited"
 
 
 @pytest.mark.parametrize("mode", ["chat_completions", "responses"])
-def test_a_cut_body_is_an_error_on_both_sides(mode: Mode) -> None:
+async def test_a_cut_body_is_an_error_on_both_sides(mode: Mode) -> None:
     from openai import APIConnectionError
 
     begun = [BEGIN, chunk(content="half")] if mode == "chat_completions" else wire(CREATED, *told(0, HELLO_AGAIN))
-    sdk, ours = hear(mode, Answer(begun, ending="cut"))
+    sdk, ours = await hear(mode, Answer(begun, ending="cut"))
     assert isinstance(sdk, APIConnectionError)
     assert "broke off in the middle" in malformed(ours).message
 

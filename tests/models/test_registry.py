@@ -1,7 +1,5 @@
 """How a name resolves to a model."""
 
-import asyncio
-
 import msgspec
 import pytest
 
@@ -163,18 +161,15 @@ def test_a_provider_name_with_a_slash_is_refused(name: str) -> None:
         ModelRegistry({}).add(name, ProviderConfig("https://host/v1"))
 
 
-def test_the_key_of_the_environment_reaches_the_provider() -> None:
-    async def run() -> None:
-        async with FakeEndpoint(says("hi")) as server:
-            registry = ModelRegistry({"MY_KEY": "sk-mine\n"})
-            registry.add("mine", ProviderConfig(f"{server.url}/", api_key_env="MY_KEY"))
-            end = await registry.resolve("mine/m", None).client.reply(HELLO, print)
-            await registry.close()
-        assert isinstance(end, Completed)
-        assert server.requests[0].path == "/v1/chat/completions"
-        assert server.requests[0].headers["authorization"] == "Bearer sk-mine"
-
-    asyncio.run(run())
+async def test_the_key_of_the_environment_reaches_the_provider() -> None:
+    async with FakeEndpoint(says("hi")) as server:
+        registry = ModelRegistry({"MY_KEY": "sk-mine\n"})
+        registry.add("mine", ProviderConfig(f"{server.url}/", api_key_env="MY_KEY"))
+        end = await registry.resolve("mine/m", None).client.reply(HELLO, print)
+        await registry.close()
+    assert isinstance(end, Completed)
+    assert server.requests[0].path == "/v1/chat/completions"
+    assert server.requests[0].headers["authorization"] == "Bearer sk-mine"
 
 
 @pytest.mark.parametrize(

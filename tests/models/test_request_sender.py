@@ -1,7 +1,5 @@
 """Requests that Treadle writes in one piece equal those of aiohttp. Unusual requests are left to aiohttp."""
 
-import asyncio
-
 import pytest
 
 from tests.fake_endpoint import DONE, Answer, FakeEndpoint, Request, delta
@@ -50,8 +48,8 @@ def posted_bodies(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return bodies
 
 
-def test_a_small_body_and_a_large_one_have_the_same_headers(posted_bodies: list[bytes]) -> None:
-    small, large, again = asyncio.run(send_bodies(SMALL, LARGE, SMALL, headers={"X-Ours": "ä b"}))
+async def test_a_small_body_and_a_large_one_have_the_same_headers(posted_bodies: list[bytes]) -> None:
+    small, large, again = await send_bodies(SMALL, LARGE, SMALL, headers={"X-Ours": "ä b"})
     assert posted_bodies == [SMALL, SMALL]
     assert small.body == again.body == SMALL
     assert large.body == LARGE
@@ -68,15 +66,15 @@ def test_a_small_body_and_a_large_one_have_the_same_headers(posted_bodies: list[
         ({}, "me:secret@", ("authorization", "Basic bWU6c2VjcmV0")),
     ],
 )
-def test_unusual_cases_are_left_to_aiohttp(
+async def test_unusual_cases_are_left_to_aiohttp(
     headers: dict[str, str], user: str, arrives: tuple[str, str], posted_bodies: list[bytes]
 ) -> None:
-    [request] = asyncio.run(send_bodies(b"{}", headers=headers, user=user))
+    [request] = await send_bodies(b"{}", headers=headers, user=user)
     assert not posted_bodies
     assert request.headers[arrives[0]] == arrives[1]
 
 
-def test_a_header_cannot_smuggle_another(posted_bodies: list[bytes]) -> None:
+async def test_a_header_cannot_smuggle_another(posted_bodies: list[bytes]) -> None:
     with pytest.raises(CallFailed, match="no request can be made"):
-        asyncio.run(send_bodies(b"{}", headers={"X-Ours": "a\r\nX-Theirs: b"}))
+        await send_bodies(b"{}", headers={"X-Ours": "a\r\nX-Theirs: b"})
     assert not posted_bodies

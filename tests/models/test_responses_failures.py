@@ -352,7 +352,7 @@ def test_a_page_instead_of_a_stream_is_malformed() -> None:
     assert "it came as text/html and not as text/event-stream: check base_url" in failure.message
 
 
-def test_an_endless_event_is_malformed() -> None:
+async def test_an_endless_event_is_malformed() -> None:
     async def run() -> Failed:
         connections = Connections()
         endless = Answer([b"data: " + b"x" * 1_000_000] + [b"x" * 1_000_000] * 70, ending="hang")
@@ -362,7 +362,7 @@ def test_an_endless_event_is_malformed() -> None:
         assert isinstance(end, Failed)
         return end
 
-    assert "one event is larger than 16 MB" in asyncio.run(run()).message
+    assert "one event is larger than 16 MB" in (await run()).message
 
 
 # ── The network ────────────────────────────────────────────────────────────────────────────────────
@@ -416,7 +416,7 @@ def test_a_slow_reply_does_not_time_out() -> None:
     assert isinstance(events[-1], Completed)
 
 
-def call_at(url: str, **more: Any) -> Failed:
+async def call_at(url: str, **more: Any) -> Failed:
     async def run() -> Any:
         connections = Connections()
         try:
@@ -424,15 +424,15 @@ def call_at(url: str, **more: Any) -> Failed:
         finally:
             await connections.close()
 
-    last = asyncio.run(run())
+    last = await run()
     assert isinstance(last, Failed)
     return last
 
 
-def test_a_refused_connection_is_unreachable() -> None:
+async def test_a_refused_connection_is_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    failure = call_at(f"http://user:hidden-word@127.0.0.1:{port}/v1", api_key=None)
+    failure = await call_at(f"http://user:hidden-word@127.0.0.1:{port}/v1", api_key=None)
     assert (failure.kind, failure.retryable, failure.status) == ("unreachable", True, None)
     assert f"fake cannot be reached at http://127.0.0.1:{port}/v1/responses" in failure.message
     assert "base_url" in failure.message
@@ -444,19 +444,16 @@ def test_a_server_that_does_not_speak_http_is_unreachable(raw: bytes) -> None:
     assert failed(Raw(raw)).kind == "unreachable"
 
 
-def test_cancelling_a_reply_releases_the_connection() -> None:
-    async def run() -> None:
-        connections, heard = Connections(), asyncio.Event()
-        async with FakeEndpoint(Answer([*wire(CREATED, text_delta("x")), PAUSE])) as server:
-            model = ModelClient(FORMAT, endpoint(server.url), connections)
-            task = asyncio.create_task(model.reply(HELLO, lambda _: heard.set()))
-            async with asyncio.timeout(HANG_SECONDS):
-                await heard.wait()
-                task.cancel()
-                with pytest.raises(asyncio.CancelledError):
-                    await task
-                server.go_on.set()
-                await server.left.wait()
-            await connections.close()
-
-    asyncio.run(run())
+async def test_cancelling_a_reply_releases_the_connection() -> None:
+    connections, heard = Connections(), asyncio.Event()
+    async with FakeEndpoint(Answer([*wire(CREATED, text_delta("x")), PAUSE])) as server:
+        model = ModelClient(FORMAT, endpoint(server.url), connections)
+        task = asyncio.create_task(model.reply(HELLO, lambda _: heard.set()))
+        async with asyncio.timeout(HANG_SECONDS):
+            await heard.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            server.go_on.set()
+            await server.left.wait()
+        await connections.close()

@@ -1,6 +1,5 @@
 """What the responses adapter makes of replies, in every dialect that servers speak."""
 
-import asyncio
 import json
 
 import pytest
@@ -57,11 +56,8 @@ def text_in(events: list[ModelEvent]) -> str:
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_the_adapter_keeps_the_contract_of_models(check: ModelCheck) -> None:
-    async def checked() -> None:
-        await check(OverResponses())
-
-    asyncio.run(checked())
+async def test_the_adapter_keeps_the_contract_of_models(check: ModelCheck) -> None:
+    await check(OverResponses())
 
 
 # ── As OpenAI sends them ───────────────────────────────────────────────────────────────────────────
@@ -73,7 +69,7 @@ def test_a_plain_answer_is_streamed_and_completed() -> None:
     assert events[-1] == Completed((Text("Hello"),), "end_turn", Usage(12, 3, 8, 2))
 
 
-def test_text_is_shown_as_it_arrives() -> None:
+async def test_text_is_shown_as_it_arrives() -> None:
     begun, ended = wire(CREATED, added(0, message()), text_delta("Hel")), wire(text_delta("lo"), completed_event())
 
     async def run() -> list[str]:
@@ -90,7 +86,7 @@ def test_text_is_shown_as_it_arrives() -> None:
             await connections.close()
         return shown
 
-    assert asyncio.run(run()) == ["Hel", "lo"]
+    assert await run() == ["Hel", "lo"]
 
 
 def test_the_parts_of_a_message_are_joined() -> None:

@@ -276,8 +276,8 @@ async def find_faults_of_form(form: str, tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("form", sorted(MODES))
-def test_every_odd_reply_is_handled_and_the_session_continues(form: str, tmp_path: Path) -> None:
-    wrong = asyncio.run(find_faults_of_form(form, tmp_path))
+async def test_every_odd_reply_is_handled_and_the_session_continues(form: str, tmp_path: Path) -> None:
+    wrong = await find_faults_of_form(form, tmp_path)
     assert not wrong, "\n" + "\n".join(wrong)
 
 

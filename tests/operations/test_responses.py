@@ -1,6 +1,5 @@
 """Every request and every response of every operation survives the way between a remote caller and the server."""
 
-import asyncio
 from typing import Any
 from urllib.parse import unquote
 
@@ -35,16 +34,13 @@ class AnsweringConnection:
 
 
 @pytest.mark.parametrize("operation", CALLED, ids=lambda operation: operation.name)
-def test_what_is_sent_and_what_is_returned_arrive(operation: Operation[Any, Any]) -> None:
-    async def perform() -> None:
-        for seed in SEEDS:
-            values = ValueMaker(seed)
-            type_ = operation.response_types[seed % len(operation.response_types)]
-            request, value = values.make(operation.request), values.make(type_)
-            connection = AnsweringConnection(operation, value)
-            remote = RemoteCaller(connection)  # pyright: ignore[reportArgumentType] -- a double
-            arrived = await remote.call(operation, request)
-            assert (type(arrived), arrived) == (type(value), value)
-            assert connection.request == request
-
-    asyncio.run(perform())
+async def test_what_is_sent_and_what_is_returned_arrive(operation: Operation[Any, Any]) -> None:
+    for seed in SEEDS:
+        values = ValueMaker(seed)
+        type_ = operation.response_types[seed % len(operation.response_types)]
+        request, value = values.make(operation.request), values.make(type_)
+        connection = AnsweringConnection(operation, value)
+        remote = RemoteCaller(connection)  # pyright: ignore[reportArgumentType] -- a double
+        arrived = await remote.call(operation, request)
+        assert (type(arrived), arrived) == (type(value), value)
+        assert connection.request == request

@@ -65,7 +65,7 @@ def set_chaos(server: str, **rates: float) -> None:
         pass
 
 
-def perform(server: str, mode: ApiMode, tmp_path: Path, runs: int) -> list[tuple[treadle.Result, list[Any]]]:
+async def perform(server: str, mode: ApiMode, tmp_path: Path, runs: int) -> list[tuple[treadle.Result, list[Any]]]:
     """So many runs, side by side, each with what its calls brought."""
 
     async def one(engine: HostedEngine) -> tuple[treadle.Result, list[Any]]:
@@ -81,23 +81,25 @@ def perform(server: str, mode: ApiMode, tmp_path: Path, runs: int) -> list[tuple
         async with engine:
             return await asyncio.gather(*(one(engine) for _ in range(runs)))
 
-    return asyncio.run(run())
+    return await run()
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_run_with_parallel_calls_completes(server: str, mode: ApiMode, tmp_path: Path) -> None:
+async def test_a_run_with_parallel_calls_completes(server: str, mode: ApiMode, tmp_path: Path) -> None:
     set_chaos(server, dropRate=0, malformedRate=0, disconnectRate=0, rateLimitRate=0)
-    [(result, brought)] = perform(server, mode, tmp_path, runs=1)
+    [(result, brought)] = await perform(server, mode, tmp_path, runs=1)
     assert (result.outcome, result.text) == ("completed", ANSWER)
     assert brought == ["nothing in hall", "nothing in attic"]
 
 
 @pytest.mark.parametrize("chaos", ["dropRate", "malformedRate", "disconnectRate"])
 @pytest.mark.parametrize("mode", MODES)
-def test_runs_complete_despite_injected_faults(server: str, mode: ApiMode, chaos: str, tmp_path: Path) -> None:
+async def test_runs_complete_despite_injected_faults(
+    server: str, mode: ApiMode, chaos: str, tmp_path: Path
+) -> None:
     set_chaos(server, **{chaos: 0.4})
     try:
-        done = perform(server, mode, tmp_path, RUNS)
+        done = await perform(server, mode, tmp_path, RUNS)
     finally:
         set_chaos(server, **{chaos: 0})
     for result, brought in done:

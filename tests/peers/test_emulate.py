@@ -20,7 +20,6 @@ from msgspec.structs import replace
 from tests.channels.fake_slack import APP_TOKEN, TOKEN, FakeSlack
 from tests.channels.home import write_home
 from tests.channels.test_sent_files import READER, fill_workspace
-from tests.channels.test_telegram import perform
 from tests.engine.running import opened
 from tests.patience import HANG_SECONDS
 from tests.peers.node import serve_script, skip_without
@@ -141,64 +140,55 @@ async def opened_slack(url: str) -> AsyncGenerator[tuple[Emulator, str], None]:
             await runner.cleanup()
 
 
-def test_slack_keeps_the_contract_of_channels(url: str) -> None:
-    async def scenario() -> None:
-        async with aiohttp.ClientSession() as session:
-            emulator = Emulator(url, session)
-            channel = Slack("slack", {"token": TOKEN, "app_token": APP_TOKEN, "url": emulator.url})
-            channel.traits = replace(TRAITS, deduplicates=False)  # the emulator does not
+async def test_slack_keeps_the_contract_of_channels(url: str) -> None:
+    async with aiohttp.ClientSession() as session:
+        emulator = Emulator(url, session)
+        channel = Slack("slack", {"token": TOKEN, "app_token": APP_TOKEN, "url": emulator.url})
+        channel.traits = replace(TRAITS, deduplicates=False)  # the emulator does not
 
-            async def texts() -> list[str]:
-                return [each["text"] for each in await emulator.messages(GENERAL)]
+        async def texts() -> list[str]:
+            return [each["text"] for each in await emulator.messages(GENERAL)]
 
-            await check_channel(channel, GENERAL, "nowhere", texts)
-            assert await channel.check() == "treadle in Testers"
-            with pytest.raises(ChannelRefused):
-                await channel.edit("1.0", Outgoing("k", GENERAL, "not there"))
-            await channel.close()
-
-    perform(scenario())
+        await check_channel(channel, GENERAL, "nowhere", texts)
+        assert await channel.check() == "treadle in Testers"
+        with pytest.raises(ChannelRefused):
+            await channel.edit("1.0", Outgoing("k", GENERAL, "not there"))
+        await channel.close()
 
 
-def test_files_are_uploaded_into_threads_and_fetched(url: str) -> None:
-    async def scenario() -> None:
-        async with aiohttp.ClientSession() as session:
-            emulator = Emulator(url, session)
-            channel = Slack("slack", {"token": TOKEN, "app_token": APP_TOKEN, "url": emulator.url})
-            thread = (await emulator.call("chat.postMessage", channel=GENERAL, text="draw"))["ts"]
-            file = OutgoingFile("a chart.png", "image/png", PNG)
-            sent = await channel.send(Outgoing("k/1", f"{GENERAL}/{thread}", "", files=(file,)))
-            [_, reply] = await emulator.messages(GENERAL, thread)
-            [stored] = reply["files"]
-            assert (stored["id"], stored["title"], stored["size"]) == (sent, "a chart.png", len(PNG))
-            attachment = IncomingFile(stored["url_private_download"].replace("localhost", "127.0.0.1"))
-            channel_url = emulator.url.replace("localhost", "127.0.0.1")
-            reader = Slack("slack", {"token": TOKEN, "app_token": APP_TOKEN, "url": channel_url})
-            assert await reader.fetch(attachment, 1000) == PNG
-            with pytest.raises(ChannelRefused):
-                await reader.fetch(attachment, 10)
-            await reader.close()
-            await channel.close()
-
-    perform(scenario())
+async def test_files_are_uploaded_into_threads_and_fetched(url: str) -> None:
+    async with aiohttp.ClientSession() as session:
+        emulator = Emulator(url, session)
+        channel = Slack("slack", {"token": TOKEN, "app_token": APP_TOKEN, "url": emulator.url})
+        thread = (await emulator.call("chat.postMessage", channel=GENERAL, text="draw"))["ts"]
+        file = OutgoingFile("a chart.png", "image/png", PNG)
+        sent = await channel.send(Outgoing("k/1", f"{GENERAL}/{thread}", "", files=(file,)))
+        [_, reply] = await emulator.messages(GENERAL, thread)
+        [stored] = reply["files"]
+        assert (stored["id"], stored["title"], stored["size"]) == (sent, "a chart.png", len(PNG))
+        attachment = IncomingFile(stored["url_private_download"].replace("localhost", "127.0.0.1"))
+        channel_url = emulator.url.replace("localhost", "127.0.0.1")
+        reader = Slack("slack", {"token": TOKEN, "app_token": APP_TOKEN, "url": channel_url})
+        assert await reader.fetch(attachment, 1000) == PNG
+        with pytest.raises(ChannelRefused):
+            await reader.fetch(attachment, 10)
+        await reader.close()
+        await channel.close()
 
 
-def test_messages_to_a_person_are_edited_and_have_files(url: str) -> None:
-    async def scenario() -> None:
-        async with aiohttp.ClientSession() as session:
-            emulator = Emulator(url, session)
-            channel = Slack("slack", {"token": TOKEN, "app_token": APP_TOKEN, "url": emulator.url})
-            anna = str((await emulator.call("auth.test"))["user_id"])
-            sent = await channel.send(Outgoing("k/1", anna, "a draft", is_draft=True))
-            await channel.edit(sent, Outgoing("k/1", anna, "the answer"))
-            await channel.send(Outgoing("k/2", anna, "", files=(OutgoingFile("a.png", "image/png", PNG),)))
-            found = await emulator.messages(await emulator.open_direct())
-            assert [each["text"] for each in found] == ["the answer", ""]
-            with pytest.raises(ChannelRefused):
-                await channel.send(Outgoing("k/3", "U404", "lost"))
-            await channel.close()
-
-    perform(scenario())
+async def test_messages_to_a_person_are_edited_and_have_files(url: str) -> None:
+    async with aiohttp.ClientSession() as session:
+        emulator = Emulator(url, session)
+        channel = Slack("slack", {"token": TOKEN, "app_token": APP_TOKEN, "url": emulator.url})
+        anna = str((await emulator.call("auth.test"))["user_id"])
+        sent = await channel.send(Outgoing("k/1", anna, "a draft", is_draft=True))
+        await channel.edit(sent, Outgoing("k/1", anna, "the answer"))
+        await channel.send(Outgoing("k/2", anna, "", files=(OutgoingFile("a.png", "image/png", PNG),)))
+        found = await emulator.messages(await emulator.open_direct())
+        assert [each["text"] for each in found] == ["the answer", ""]
+        with pytest.raises(ChannelRefused):
+            await channel.send(Outgoing("k/3", "U404", "lost"))
+        await channel.close()
 
 
 def answer(request: ModelRequest) -> Any:
@@ -206,36 +196,33 @@ def answer(request: ModelRequest) -> Any:
     return say("see ![chart](chart.png)" if "draw" in said else f"you said: {said}")
 
 
-def test_people_are_answered_in_direct_messages_and_threads(url: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with opened_slack(url) as (emulator, address):
-            settings = {"token": "{{vault:BOT}}", "app_token": "{{vault:APP}}", "url": address}
-            channels = {"slack": {"agent": "hero", "settings": settings}}
-            write_home(tmp_path, channels, {"BOT": TOKEN, "APP": APP_TOKEN}, READER)
-            fill_workspace(tmp_path)
-            anna = str((await emulator.call("auth.test"))["user_id"])
-            bot = str((await emulator.call("auth.test", TOKEN))["user_id"])
-            async with opened(tmp_path, FunctionModel(answer)) as engine:
-                manager: Any = engine.context.channels()
-                person = Person(
-                    channel="slack",
-                    sender=anna,
-                    name="Anna",
-                    user=f"slack|{anna}",
-                    grants=("direct", "groups"),
-                    added_at=0.0,
-                )
-                await manager.store.save_person(person)
-                async with manager.run_in_background():
-                    direct = await emulator.open_direct()
-                    await emulator.write(direct, "draw it")
-                    found = await emulator.wait_for(direct, lambda seen: len(seen) == 3)
-                    assert [each["text"] for each in found] == ["draw it", "see chart", ""]
-                    assert found[2]["files"][0]["title"] == "chart.png"
-                    await emulator.write(GENERAL, "not for the bot")
-                    thread = await emulator.write(GENERAL, f"<@{bot}> hello")
-                    found = await emulator.wait_for(GENERAL, lambda seen: len(seen) == 2, thread)
-                    assert found[1]["text"].endswith(": hello")
-                    assert len(await emulator.messages(GENERAL)) == 2, "answers are in threads"
-
-    perform(scenario())
+async def test_people_are_answered_in_direct_messages_and_threads(url: str, tmp_path: Path) -> None:
+    async with opened_slack(url) as (emulator, address):
+        settings = {"token": "{{vault:BOT}}", "app_token": "{{vault:APP}}", "url": address}
+        channels = {"slack": {"agent": "hero", "settings": settings}}
+        write_home(tmp_path, channels, {"BOT": TOKEN, "APP": APP_TOKEN}, READER)
+        fill_workspace(tmp_path)
+        anna = str((await emulator.call("auth.test"))["user_id"])
+        bot = str((await emulator.call("auth.test", TOKEN))["user_id"])
+        async with opened(tmp_path, FunctionModel(answer)) as engine:
+            manager: Any = engine.context.channels()
+            person = Person(
+                channel="slack",
+                sender=anna,
+                name="Anna",
+                user=f"slack|{anna}",
+                grants=("direct", "groups"),
+                added_at=0.0,
+            )
+            await manager.store.save_person(person)
+            async with manager.run_in_background():
+                direct = await emulator.open_direct()
+                await emulator.write(direct, "draw it")
+                found = await emulator.wait_for(direct, lambda seen: len(seen) == 3)
+                assert [each["text"] for each in found] == ["draw it", "see chart", ""]
+                assert found[2]["files"][0]["title"] == "chart.png"
+                await emulator.write(GENERAL, "not for the bot")
+                thread = await emulator.write(GENERAL, f"<@{bot}> hello")
+                found = await emulator.wait_for(GENERAL, lambda seen: len(seen) == 2, thread)
+                assert found[1]["text"].endswith(": hello")
+                assert len(await emulator.messages(GENERAL)) == 2, "answers are in threads"

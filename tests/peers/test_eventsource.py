@@ -11,7 +11,6 @@ import pytest
 from tests.fake_endpoint import FakeEndpoint
 from tests.surfaces.http.process import Serving
 from tests.surfaces.http.served_home import write_home
-from tests.surfaces.http.test_access import in_time
 from tests.surfaces.http.test_restarts import BUSY, submit
 from tests.surfaces.http.test_streams import steps_and_words
 from tests.surfaces.shell import Shell
@@ -46,32 +45,29 @@ def read(script: Path, serving: Serving, run_id: str) -> "Popen[bytes]":
     )
 
 
-def test_the_client_reads_every_event_once_while_servers_are_killed(tmp_path: Path) -> None:
-    async def perform() -> None:
-        async with FakeEndpoint(policy=steps_and_words) as endpoint:
-            home = tmp_path / "home"
-            write_home(home, endpoint.url)
-            (home / "agents" / "busy").mkdir()
-            (home / "agents" / "busy" / "config.yaml").write_text(BUSY)
-            serving = Serving(Shell(home))
+async def test_the_client_reads_every_event_once_while_servers_are_killed(tmp_path: Path) -> None:
+    async with FakeEndpoint(policy=steps_and_words) as endpoint:
+        home = tmp_path / "home"
+        write_home(home, endpoint.url)
+        (home / "agents" / "busy").mkdir()
+        (home / "agents" / "busy" / "config.yaml").write_text(BUSY)
+        serving = Serving(Shell(home))
+        await asyncio.to_thread(serving.start)
+        accepted: dict[str, str] = {}
+        for number in range(4):
+            await submit(serving, number, accepted)
+        script = PEERS / "reader.mjs"
+        script.write_text(READER)
+        readers = [read(script, serving, run_id) for run_id in accepted.values()]
+        for _ in range(2):
+            await asyncio.sleep(0.3)
+            serving.kill()
             await asyncio.to_thread(serving.start)
-            accepted: dict[str, str] = {}
-            for number in range(4):
-                await submit(serving, number, accepted)
-            script = PEERS / "reader.mjs"
-            script.write_text(READER)
-            readers = [read(script, serving, run_id) for run_id in accepted.values()]
-            for _ in range(2):
-                await asyncio.sleep(0.3)
-                serving.kill()
-                await asyncio.to_thread(serving.start)
-            for reader in readers:
-                out, _ = await asyncio.to_thread(reader.communicate, timeout=60)
-                heard = [json.loads(line) for line in out.splitlines()]
-                durable = [each for each in heard if each["type"] not in LIVE]
-                assert [each["sequence"] for each in durable] == list(range(1, len(durable) + 1))
-                assert [int(each["id"]) for each in durable] == [each["sequence"] for each in durable]
-                assert heard[-1]["data"]["outcome"] == "completed"
-            await asyncio.to_thread(serving.stop)
-
-    in_time(perform(), 100)
+        for reader in readers:
+            out, _ = await asyncio.to_thread(reader.communicate, timeout=60)
+            heard = [json.loads(line) for line in out.splitlines()]
+            durable = [each for each in heard if each["type"] not in LIVE]
+            assert [each["sequence"] for each in durable] == list(range(1, len(durable) + 1))
+            assert [int(each["id"]) for each in durable] == [each["sequence"] for each in durable]
+            assert heard[-1]["data"]["outcome"] == "completed"
+        await asyncio.to_thread(serving.stop)

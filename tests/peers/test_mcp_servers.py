@@ -12,7 +12,6 @@ import pytest
 
 from tests.mcp.homes import make_agent, needs_sandbox, open_engine, write_home
 from tests.mcp.test_calls import results
-from tests.surfaces.http.test_access import in_time
 from treadle.config.home import Home
 from treadle.domain.events import ToolCallEnd, ToolCallError
 from treadle.domain.mcp_servers import McpServer
@@ -43,27 +42,26 @@ def node_server(name: str, *arguments: str, **settings: Any) -> McpServer:
     return McpServer(command=NODE, args=(str(path), *arguments), readable=readable, **settings)
 
 
-def use(tmp_path: Path, server: McpServer, *calls: tuple[str, dict[str, Any]]) -> list[ToolCallEnd | ToolCallError]:
+async def use(
+    tmp_path: Path, server: McpServer, *calls: tuple[str, dict[str, Any]]
+) -> list[ToolCallEnd | ToolCallError]:
     """Approve a server as it is, and return the results of these calls."""
     found: list[ToolCallEnd | ToolCallError] = []
     workspace = tmp_path / "w"
     workspace.mkdir(exist_ok=True)
 
-    async def perform() -> None:
-        home = Home(write_home(tmp_path / "home", s=server))
-        entry = find_entry(home, "s")
-        approve_server(home, entry, await inspect_server(home, entry))
-        steps = [ask(call(f"s__{name}", **arguments)) for name, arguments in calls]
-        async with open_engine(home.path, *steps, say("Done.")) as engine:
-            agent = make_agent(workspace)
-            found.extend(results([event async for event in engine.stream(agent, "Go.")]))
-
-    in_time(perform())
+    home = Home(write_home(tmp_path / "home", s=server))
+    entry = find_entry(home, "s")
+    approve_server(home, entry, await inspect_server(home, entry))
+    steps = [ask(call(f"s__{name}", **arguments)) for name, arguments in calls]
+    async with open_engine(home.path, *steps, say("Done.")) as engine:
+        agent = make_agent(workspace)
+        found.extend(results([event async for event in engine.stream(agent, "Go.")]))
     return found
 
 
-def test_the_time_server_tells_the_time_and_reports_errors(tmp_path: Path) -> None:
-    [told, wrong] = use(
+async def test_the_time_server_tells_the_time_and_reports_errors(tmp_path: Path) -> None:
+    [told, wrong] = await use(
         tmp_path,
         python_server("mcp-server-time", "--local-timezone", "UTC"),
         ("get_current_time", {"timezone": "Asia/Tokyo"}),
@@ -80,12 +78,12 @@ def make_repository(folder: Path) -> None:
     (folder / "new.txt").write_text("x")
 
 
-def test_the_git_server_shows_the_status(tmp_path: Path) -> None:
+async def test_the_git_server_shows_the_status(tmp_path: Path) -> None:
     workspace = tmp_path / "w"
     workspace.mkdir()
     make_repository(workspace)
     (workspace / "json.py").write_text("raise SystemExit('code of the workspace')")
-    status, added = use(
+    status, added = await use(
         tmp_path,
         python_server("mcp-server-git"),
         ("git_status", {"repo_path": str(workspace)}),
@@ -95,11 +93,16 @@ def test_the_git_server_shows_the_status(tmp_path: Path) -> None:
     assert isinstance(added, ToolCallError), "it reads the workspace by default"
 
 
-def test_the_git_server_commits_if_it_may_write(tmp_path: Path) -> None:
+def read_log(workspace: Path) -> str:
+    command = ["git", "-C", workspace, "log", "--oneline"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+async def test_the_git_server_commits_if_it_may_write(tmp_path: Path) -> None:
     workspace = tmp_path / "w"
     workspace.mkdir()
     make_repository(workspace)
-    added, committed = use(
+    added, committed = await use(
         tmp_path,
         python_server("mcp-server-git", workspace="write"),
         ("git_add", {"repo_path": str(workspace), "files": ["new.txt"]}),
@@ -107,15 +110,14 @@ def test_the_git_server_commits_if_it_may_write(tmp_path: Path) -> None:
     )
     assert isinstance(added, ToolCallEnd), added
     assert isinstance(committed, ToolCallEnd), committed
-    log = subprocess.run(["git", "-C", workspace, "log", "--oneline"], capture_output=True, text=True, check=True)
-    assert "First" in log.stdout
+    assert "First" in read_log(workspace)
 
 
-def test_the_filesystem_server_stays_in_the_workspace(tmp_path: Path) -> None:
+async def test_the_filesystem_server_stays_in_the_workspace(tmp_path: Path) -> None:
     workspace = tmp_path / "w"
     workspace.mkdir()
     (tmp_path / "outside.txt").write_text("private")
-    written, listed, outside = use(
+    written, listed, outside = await use(
         tmp_path,
         node_server("server-filesystem", "{{workspace}}", workspace="write"),
         ("write_file", {"path": str(workspace / "a.txt"), "content": "hello"}),
@@ -128,11 +130,11 @@ def test_the_filesystem_server_stays_in_the_workspace(tmp_path: Path) -> None:
     assert isinstance(outside, ToolCallError)
 
 
-def test_the_filesystem_server_only_reads_by_default(tmp_path: Path) -> None:
+async def test_the_filesystem_server_only_reads_by_default(tmp_path: Path) -> None:
     workspace = tmp_path / "w"
     workspace.mkdir()
     (workspace / "a.txt").write_text("hello")
-    read, written = use(
+    read, written = await use(
         tmp_path,
         node_server("server-filesystem", "{{workspace}}"),
         ("read_text_file", {"path": str(workspace / "a.txt")}),
@@ -143,7 +145,7 @@ def test_the_filesystem_server_only_reads_by_default(tmp_path: Path) -> None:
     assert not (workspace / "b.txt").exists()
 
 
-def test_a_server_in_the_packages_of_a_workspace_runs_only_as_it_was_pinned(tmp_path: Path) -> None:
+async def test_a_server_in_the_packages_of_a_workspace_runs_only_as_it_was_pinned(tmp_path: Path) -> None:
     workspace = tmp_path / "w"
     workspace.mkdir()
     node_server("server-everything")  # skips the test if it is missing
@@ -159,31 +161,28 @@ def test_a_server_in_the_packages_of_a_workspace_runs_only_as_it_was_pinned(tmp_
             [result] = results([event async for event in engine.stream(make_agent(workspace), "Go.")])
             return result
 
-    async def perform() -> None:
-        with pytest.raises(ToolError, match="pin its content"):
-            await inspect_server(home, find_entry(home, "s"))
-        entry = find_entry(home, "s")
-        approve_server(home, entry, await inspect_server(home, entry, consent=Consent(content=True)))
-        assert "hello" in (await call_once()).content
-        with (script.parent.parent / "node_modules.js").open("w") as planted:
-            planted.write("x")
-        assert "has changed since it was approved" in (await call_once()).content
-
-    in_time(perform())
+    with pytest.raises(ToolError, match="pin its content"):
+        await inspect_server(home, find_entry(home, "s"))
+    entry = find_entry(home, "s")
+    approve_server(home, entry, await inspect_server(home, entry, consent=Consent(content=True)))
+    assert "hello" in (await call_once()).content
+    with (script.parent.parent / "node_modules.js").open("w") as planted:
+        planted.write("x")
+    assert "has changed since it was approved" in (await call_once()).content
 
 
-def test_the_memory_server_stores_and_reads_entities(tmp_path: Path) -> None:
+async def test_the_memory_server_stores_and_reads_entities(tmp_path: Path) -> None:
     entity = {"name": "Ada", "entityType": "person", "observations": ["likes looms"]}
     env = {"MEMORY_FILE_PATH": "{{workspace}}/memory.jsonl"}
     server = node_server("server-memory", env=env, workspace="write")
-    created, read = use(tmp_path, server, ("create_entities", {"entities": [entity]}), ("read_graph", {}))
+    created, read = await use(tmp_path, server, ("create_entities", {"entities": [entity]}), ("read_graph", {}))
     assert isinstance(created, ToolCallEnd)
     assert "likes looms" in read.content
     assert "Ada" in (tmp_path / "w" / "memory.jsonl").read_text()
 
 
-def test_the_everything_server_returns_text_images_and_structures(tmp_path: Path) -> None:
-    echo, total, image, structured = use(
+async def test_the_everything_server_returns_text_images_and_structures(tmp_path: Path) -> None:
+    echo, total, image, structured = await use(
         tmp_path,
         node_server("server-everything"),
         ("echo", {"message": "hello"}),

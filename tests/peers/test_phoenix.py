@@ -3,7 +3,6 @@ names of the conventions.
 
 `make phoenix` installs it and runs this; without it there is nothing to run against."""
 
-import asyncio
 import json
 import os
 import shutil
@@ -18,7 +17,6 @@ from urllib.request import urlopen
 
 import pytest
 
-import treadle
 from tests.engine.running import agent
 from tests.telemetry.watched import look, watched
 from treadle.domain.ids import RunId
@@ -88,7 +86,7 @@ def spans_of(server: str, run_id: RunId, expected: int) -> list[dict[str, Any]]:
     return shown
 
 
-def test_a_run_is_shown_as_an_agent_its_model_calls_and_its_tools(
+async def test_a_run_is_shown_as_an_agent_its_model_calls_and_its_tools(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from treadle.telemetry.traces import compute_trace_id
@@ -100,12 +98,9 @@ def test_a_run_is_shown_as_an_agent_its_model_calls_and_its_tools(
         say("It is empty.", usage=Usage(200, 20)),
     )
 
-    async def scenario() -> treadle.Result:
-        wanted = Telemetry(traces=True, contents=True)
-        async with watched(tmp_path, model, wanted) as engine:
-            return await engine.run(agent(tools=[look]), "what is in the hall?")
-
-    result = asyncio.run(scenario())
+    wanted = Telemetry(traces=True, contents=True)
+    async with watched(tmp_path, model, wanted) as engine:
+        result = await engine.run(agent(tools=[look]), "what is in the hall?")
     shown = spans_of(server, result.run_id, 4)
     assert {span["context"]["trace_id"] for span in shown} == {f"{compute_trace_id(result.run_id):032x}"}
     assert sorted((span["span_kind"], span["name"]) for span in shown) == [

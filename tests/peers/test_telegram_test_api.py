@@ -13,7 +13,7 @@ import pytest
 
 import treadle
 from tests.channels.home import AGENT, write_home
-from tests.channels.test_telegram import echo, perform
+from tests.channels.test_telegram import echo
 from tests.engine.running import opened
 from tests.patience import HANG_SECONDS
 from tests.peers.node import serve_script, skip_without
@@ -106,48 +106,42 @@ async def admit(engine: HostedEngine, emulator: Emulator, sender: int, *grants: 
     await emulator.wait_for(sender, lambda texts: "You are paired" in texts[-1])
 
 
-def test_messages_are_sent_with_buttons_and_edited(url: str) -> None:
-    async def scenario() -> None:
-        channel = Telegram("telegram", {"token": TOKEN, "url": url})
-        async with aiohttp.ClientSession() as session:
-            emulator = Emulator(url, session)
-            assert await channel.check() == f"@{BOT}"
-            buttons = (Button("Yes", "approve"), Button("No", "deny"))
-            first = await channel.send(Outgoing("k/1", str(ANNA), "**one** <two>", buttons))
-            second = await channel.send(Outgoing("k/2", str(ANNA), "a draft", is_draft=True))
-            await channel.edit(second, Outgoing("k/2", str(ANNA), "the answer"))
-            await channel.edit(second, Outgoing("k/2", str(ANNA), "the answer"))
-            assert first != second
-            assert await emulator.texts(ANNA) == ["<b>one</b> &lt;two&gt;", "the answer"]
-            [sent, _] = await emulator.sent(ANNA)
-            assert sent["message"]["parse_mode"] == "HTML"
-            rows = sent["message"]["reply_markup"]["inline_keyboard"]
-            assert [row[0]["callback_data"] for row in rows] == ["approve", "deny"]
-        await channel.close()
-
-    perform(scenario())
+async def test_messages_are_sent_with_buttons_and_edited(url: str) -> None:
+    channel = Telegram("telegram", {"token": TOKEN, "url": url})
+    async with aiohttp.ClientSession() as session:
+        emulator = Emulator(url, session)
+        assert await channel.check() == f"@{BOT}"
+        buttons = (Button("Yes", "approve"), Button("No", "deny"))
+        first = await channel.send(Outgoing("k/1", str(ANNA), "**one** <two>", buttons))
+        second = await channel.send(Outgoing("k/2", str(ANNA), "a draft", is_draft=True))
+        await channel.edit(second, Outgoing("k/2", str(ANNA), "the answer"))
+        await channel.edit(second, Outgoing("k/2", str(ANNA), "the answer"))
+        assert first != second
+        assert await emulator.texts(ANNA) == ["<b>one</b> &lt;two&gt;", "the answer"]
+        [sent, _] = await emulator.sent(ANNA)
+        assert sent["message"]["parse_mode"] == "HTML"
+        rows = sent["message"]["reply_markup"]["inline_keyboard"]
+        assert [row[0]["callback_data"] for row in rows] == ["approve", "deny"]
+    await channel.close()
 
 
-def test_a_person_is_paired_and_answered_in_order(url: str, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with chatting(tmp_path, url, echo()) as (engine, emulator):
-            await admit(engine, emulator, ANNA, "direct", "groups")
-            for text in ("one", "two", "three"):
-                await emulator.write(ANNA, text)
-                await emulator.wait_for(ANNA, lambda texts, text=text: texts[-1] == f"you said: {text}")
-            assert (await emulator.texts(ANNA))[2:] == ["you said: one", "you said: two", "you said: three"]
-            mention = {"type": "mention", "offset": 0, "length": len(BOT) + 1}
-            await emulator.write(ANNA, "not for the bot", GROUP)
-            await emulator.write(ANNA, f"@{BOT} hi", GROUP, entities=[mention])
-            await emulator.wait_for(GROUP, bool)
-            assert await emulator.texts(GROUP) == ["you said: Person 11: hi"]
-            [view] = await engine.context.channels().list()
-            assert (view.status, view.account) == ("connected", f"@{BOT}")
-
-    perform(scenario())
+async def test_a_person_is_paired_and_answered_in_order(url: str, tmp_path: Path) -> None:
+    async with chatting(tmp_path, url, echo()) as (engine, emulator):
+        await admit(engine, emulator, ANNA, "direct", "groups")
+        for text in ("one", "two", "three"):
+            await emulator.write(ANNA, text)
+            await emulator.wait_for(ANNA, lambda texts, text=text: texts[-1] == f"you said: {text}")
+        assert (await emulator.texts(ANNA))[2:] == ["you said: one", "you said: two", "you said: three"]
+        mention = {"type": "mention", "offset": 0, "length": len(BOT) + 1}
+        await emulator.write(ANNA, "not for the bot", GROUP)
+        await emulator.write(ANNA, f"@{BOT} hi", GROUP, entities=[mention])
+        await emulator.wait_for(GROUP, bool)
+        assert await emulator.texts(GROUP) == ["you said: Person 11: hi"]
+        [view] = await engine.context.channels().list()
+        assert (view.status, view.account) == ("connected", f"@{BOT}")
 
 
-def test_an_approval_is_decided_with_a_button(url: str, tmp_path: Path) -> None:
+async def test_an_approval_is_decided_with_a_button(url: str, tmp_path: Path) -> None:
     done: list[str] = []
 
     @treadle.tool(effect="external")
@@ -160,17 +154,14 @@ def test_an_approval_is_decided_with_a_button(url: str, tmp_path: Path) -> None:
         done.append(what)
         return "done"
 
-    async def scenario() -> None:
-        model = ScriptedModel(ask(call("act", what="it")), say("finished"))
-        agent = AGENT + "tools: [act]\napprovals: {default: ask}\n"
-        async with chatting(tmp_path, url, model, agent, act) as (engine, emulator):
-            await admit(engine, emulator, ANNA, "direct", "approve")
-            await emulator.write(ANNA, "do it")
-            prompt = (await emulator.wait_for(ANNA, lambda texts: "act" in texts[-1]))[-1]
-            await emulator.press(ANNA, prompt["messageId"], "approve")
-            await emulator.wait_for(ANNA, lambda texts: texts[-1] == "finished")
-            assert done == ["it"]
-            [decided] = [each for each in await emulator.sent(ANNA) if each["messageId"] == prompt["messageId"]]
-            assert "Approved" in decided["message"]["text"], "the prompt shows the decision"
-
-    perform(scenario())
+    model = ScriptedModel(ask(call("act", what="it")), say("finished"))
+    agent = AGENT + "tools: [act]\napprovals: {default: ask}\n"
+    async with chatting(tmp_path, url, model, agent, act) as (engine, emulator):
+        await admit(engine, emulator, ANNA, "direct", "approve")
+        await emulator.write(ANNA, "do it")
+        prompt = (await emulator.wait_for(ANNA, lambda texts: "act" in texts[-1]))[-1]
+        await emulator.press(ANNA, prompt["messageId"], "approve")
+        await emulator.wait_for(ANNA, lambda texts: texts[-1] == "finished")
+        assert done == ["it"]
+        [decided] = [each for each in await emulator.sent(ANNA) if each["messageId"] == prompt["messageId"]]
+        assert "Approved" in decided["message"]["text"], "the prompt shows the decision"
