@@ -294,3 +294,16 @@ def test_every_module_has_a_docstring() -> None:
 
 def test_every_package_has_its_imports_listed_here() -> None:
     assert {package_of(path) for path in FILES} == set(MAY_IMPORT) | UNRESTRICTED
+
+
+def test_only_the_loop_takes_all_parts_of_the_engine() -> None:
+    """Other functions take the part that they need (`engine/deps.py`)."""
+    takers = {
+        str(path)
+        for path in FILES
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.arg)
+        and node.annotation is not None
+        and "EngineDeps" in ast.unparse(node.annotation)
+    }
+    assert takers == {"engine/loop.py", "bootstrap/engine.py"}

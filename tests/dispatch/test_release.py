@@ -11,14 +11,12 @@ from treadle.domain.errors import StoreLost
 from treadle.domain.events import ToolCallEnd
 from treadle.domain.ids import RunId
 from treadle.domain.messages import Message
-from treadle.engine.deps import EngineDeps
+from treadle.engine.deps import Worker
 from treadle.engine.event_hub import EventHub
 from treadle.engine.owned_run import OwnedRun, claim_run
-from treadle.models.registry import ModelRegistry
 from treadle.ports.journal import Advance, Advanced, Claim, Release
 from treadle.testing.conformance.store import END, OPENING, Store, StoreProcess, make_step, open_in_one_process
 from treadle.testing.time import CountingIds, FakeClock
-from treadle.tools.toolbox import ToolRegistry
 
 
 class SlowJournal:
@@ -52,17 +50,15 @@ class SlowJournal:
 async def claim_new_run(process: StoreProcess) -> AsyncGenerator[OwnedRun, None]:
     """Yield a run that this process owns, on a slow journal."""
     clock, ids = FakeClock(), CountingIds()
-    deps = EngineDeps(
+    worker = Worker(
+        name="worker",
         journal=SlowJournal(process.store),
         hub=EventHub(clock, ids, lambda run_id, at: None),
-        models=ModelRegistry({}, None),
-        tools=ToolRegistry(),
         clock=clock,
         ids=ids,
         random=lambda: 0.5,
-        worker="worker",
     )
-    async with claim_run(await process.submit(), deps) as log:
+    async with claim_run(await process.submit(), worker) as log:
         yield log
 
 
@@ -134,18 +130,16 @@ def test_the_error_of_a_commit_without_a_waiting_caller_is_reported() -> None:
             claim = await process.claimed()
             clock, ids = FakeClock(), CountingIds()
             hub = EventHub(clock, ids, lambda run_id, at: None)
-            journal, models, tools = LosingJournal(process.store), ModelRegistry({}, None), ToolRegistry()
+            journal = LosingJournal(process.store)
             log = OwnedRun(
                 claim,
-                EngineDeps(
+                Worker(
+                    name="worker",
                     journal=journal,
                     hub=hub,
-                    models=models,
-                    tools=tools,
                     clock=clock,
                     ids=ids,
                     random=lambda: 0.5,
-                    worker="worker",
                 ),
             )
             log.record(make_step(1))

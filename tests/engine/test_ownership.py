@@ -39,7 +39,7 @@ async def a_process_and_a_run(seed: int) -> tuple[SimulatedProcess, RunId]:
 def test_a_cancel_that_comes_with_the_intent_stops_the_work(seed: int) -> None:
     async def scenario() -> None:
         process, run_id = await a_process_and_a_run(seed)
-        run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
+        run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps.worker)
         await asyncio.gather(run.intend(StepStart(1)), process.service.cancel(run_id))
         async with asyncio.timeout(HANG_SECONDS):
             assert not await run.run_unless(is_cancelled, wait_for_ever())
@@ -51,7 +51,7 @@ def test_a_cancel_that_comes_with_the_intent_stops_the_work(seed: int) -> None:
 def test_a_cancel_directly_after_another_delivery_stops_the_work(seed: int) -> None:
     async def scenario() -> None:
         process, run_id = await a_process_and_a_run(seed)
-        run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
+        run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps.worker)
         assert await run.intend(StepStart(1))
 
         async def people() -> None:
@@ -69,7 +69,7 @@ def test_a_cancel_directly_after_another_delivery_stops_the_work(seed: int) -> N
 def test_unstopped_work_finishes_while_deliveries_are_folded() -> None:
     async def scenario() -> None:
         process, run_id = await a_process_and_a_run(1)
-        run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
+        run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps.worker)
         await run.intend(StepStart(1))
 
         async def work() -> None:
@@ -85,7 +85,7 @@ def test_unstopped_work_finishes_while_deliveries_are_folded() -> None:
 def test_intents_without_seen_deliveries_are_not_executed() -> None:
     async def scenario() -> None:
         process, run_id = await a_process_and_a_run(1)
-        run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
+        run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps.worker)
         await process.service.cancel(run_id)
         assert not await run.intend(StepStart(1))
         assert run.state.cancelled is not None
@@ -99,7 +99,7 @@ def test_intents_without_seen_deliveries_are_not_executed() -> None:
 def test_a_worker_whose_run_was_taken_over_cannot_write() -> None:
     async def scenario() -> None:
         process, run_id = await a_process_and_a_run(1)
-        run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
+        run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps.worker)
         await asyncio.sleep(20)
         claim = await process.journal.claim(run_id, "another")
         assert claim.death is not None

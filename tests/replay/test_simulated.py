@@ -48,11 +48,11 @@ def records_of(world: World) -> tuple[list[Recorded], Toolbox]:
     process = world.start(lambda operation: None, sole=True)
 
     async def gathered() -> list[Recorded]:
-        store, sessions, approvals = process.store, process.deps.sessions, process.deps.approvals
+        store, sessions, approvals = process.store, process.deps.session.sessions, process.deps.tools.approvals
         runs = await store.find(limit=100)
         return [await read_recorded_run(run.origin.run_id, store, sessions, approvals) for run in runs]
 
-    return asyncio.run(gathered()), process.deps.tools
+    return asyncio.run(gathered()), process.deps.tools.tools
 
 
 def forks_of(record: Recorded) -> Iterator[tuple[RunState, RunState]]:

@@ -22,7 +22,7 @@ from treadle.config.shared_settings import describe_settings
 from treadle.domain.errors import StoreError, UsageError
 from treadle.domain.ids import AgentId, Instant, RunId
 from treadle.domain.providers import ApiMode
-from treadle.engine.deps import EngineDeps, ToolTimeouts
+from treadle.engine.deps import ChildDeps, EngineDeps, ModelDeps, SessionDeps, ToolDeps, ToolTimeouts, Worker
 from treadle.engine.event_hub import EventHub
 from treadle.engine.isolation import Isolation
 from treadle.engine.loop import advance
@@ -123,7 +123,7 @@ class EngineParts:
             deps = await _make_deps(config, database, stores, hub, opened)
             only_own = stores.shared and config.share.only_own
             woken_by_commits = stores.shared and not only_own
-            dispatcher = stores.dispatcher(clock, deps.worker, config.share)
+            dispatcher = stores.dispatcher(clock, deps.worker.name, config.share)
             opened.push_async_callback(dispatcher.stop)
             service = LocalService(
                 stores.journal,
@@ -197,35 +197,48 @@ async def _make_deps(
     async def identity(name: str) -> AgentId:
         return await stores.runs.agent(name, AgentId(config.ids("agt")))
 
+    agents = EngineAgents(
+        HomeAgents(config.home), config.agents, partial(refuse_unless_running, states=stores.books), identity
+    )
+    models, tools, results, timeouts = config.models, config.tools, stores.results, _read_timeouts()
+    workspace = config.run_places.open_workspace
     return EngineDeps(
-        journal=stores.journal,
-        hub=hub,
-        models=config.models,
-        tools=config.tools,
-        clock=config.clock,
-        ids=config.ids,
-        random=random.random,
-        worker=make_worker_name(),
-        timeouts=_read_timeouts(),
-        hooks=config.hooks,
-        agent_hooks=make_agent_hooks(config.home, config.commands, config.run_places.protected),
-        vault=config.vault,
-        agent_context=config.agent_context,
-        workspace=config.run_places.open_workspace,
-        identify_workspace=identify_workspace,
-        hidden=(config.home.path, *list_database_files(database)),
-        places=config.places,
-        find_answer_error=config.answer_types.find_error,
-        tool_deps=config.tool_deps,
-        approvals=stores.approvals,
-        results=stores.results,
-        sessions=stores.sessions,
-        memories=memories,
-        tool_search=config.tool_search,
-        isolation=Isolation(has_other_workers=stores.shared),
-        agents=EngineAgents(
-            HomeAgents(config.home), config.agents, partial(refuse_unless_running, states=stores.books), identity
+        worker=Worker(
+            name=make_worker_name(),
+            journal=stores.journal,
+            hub=hub,
+            clock=config.clock,
+            ids=config.ids,
+            random=random.random,
+            vault=config.vault,
         ),
+        models=ModelDeps(models, tools, config.agent_context, config.tool_search),
+        tools=ToolDeps(
+            tools=tools,
+            timeouts=timeouts,
+            hooks=config.hooks,
+            agent_hooks=make_agent_hooks(config.home, config.commands, config.run_places.protected),
+            approvals=stores.approvals,
+            results=results,
+            memories=memories,
+            agent_context=config.agent_context,
+            workspace=workspace,
+            hidden=(config.home.path, *list_database_files(database)),
+            places=config.places,
+            program_deps=config.tool_deps,
+        ),
+        children=ChildDeps(
+            models=models,
+            tools=tools,
+            timeouts=timeouts,
+            agents=agents,
+            sessions=stores.sessions,
+            workspace=workspace,
+            identify_workspace=identify_workspace,
+        ),
+        session=SessionDeps(models, stores.sessions, results, memories),
+        find_answer_error=config.answer_types.find_error,
+        isolation=Isolation(has_other_workers=stores.shared),
     )
 
 
@@ -274,7 +287,7 @@ def _context(
         service=service,
         sessions=stores.sessions,
         vault=config.vault,
-        memory=MemoryService(memories, deps.memories, memories, config.vault, config.clock, config.ids),
+        memory=MemoryService(memories, deps.session.memories, memories, config.vault, config.clock, config.ids),
         access=access,
         sign_ins=SignInService(stores.sign_ins, access, config.time_of_day, config.ids),
         requests=stores.requests,

@@ -9,7 +9,7 @@ from treadle.domain.envelope import Origin, make_draft
 from treadle.domain.events import EventData, RunQueued
 from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.engine import isolation
-from treadle.engine.deps import EngineDeps
+from treadle.engine.deps import ChildDeps, EngineDeps, ModelDeps, SessionDeps, ToolDeps, Worker
 from treadle.engine.event_hub import EventHub
 from treadle.engine.isolation import Isolation
 from treadle.engine.loop import advance
@@ -33,15 +33,13 @@ async def simulate_deadly_run() -> Sequence[EventData]:
     clock, ids = SystemClock(), TimeOrderedIds()
     hub = EventHub(clock, ids, lambda run, at: None)
     journal = SqliteJournal(InlineWriter(open_database(":memory:")), hub, clock)
+    models, tools = ModelRegistry({}), ToolRegistry()
     deps = EngineDeps(
-        journal=journal,
-        hub=hub,
-        models=ModelRegistry({}),
-        tools=ToolRegistry(),
-        clock=clock,
-        ids=ids,
-        random=random.random,
-        worker="doctor",
+        worker=Worker(name="doctor", journal=journal, hub=hub, clock=clock, ids=ids, random=random.random),
+        models=ModelDeps(models, tools),
+        tools=ToolDeps(tools),
+        children=ChildDeps(models, tools),
+        session=SessionDeps(models),
         isolation=Isolation(hold_seconds=0, gather_seconds=0),
     )
     try:

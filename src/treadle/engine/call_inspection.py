@@ -13,7 +13,7 @@ from treadle.domain.excerpts import place_excerpt
 from treadle.domain.file_fingerprints import FileFingerprint
 from treadle.domain.tools import ToolSpec
 from treadle.engine.call_failures import CallRefused, make_failure
-from treadle.engine.deps import EngineDeps
+from treadle.engine.deps import ToolDeps
 from treadle.engine.owned_run import OwnedRun
 from treadle.ports.tool import CallEnvironment, Concern, Subjects, Tool
 
@@ -29,7 +29,7 @@ def find_subjects(call: Call, tool: Tool, arguments: Any) -> Subjects:
         raise make_failure(call, raised) from raised
 
 
-async def assess_subjects(call: Call, tool: Tool, arguments: Any, run: OwnedRun, deps: EngineDeps) -> Subjects:
+async def assess_subjects(call: Call, tool: Tool, arguments: Any, run: OwnedRun, deps: ToolDeps) -> Subjects:
     """Return what rules look at, with what the tool finds on this machine."""
     subjects = find_subjects(call, tool, arguments)
     concern = await assess(call, tool, arguments, run, deps)
@@ -40,7 +40,7 @@ async def assess_subjects(call: Call, tool: Tool, arguments: Any, run: OwnedRun,
     return msgspec.structs.replace(subjects, concern=concern, pattern=pattern)
 
 
-async def assess(call: Call, tool: Tool, arguments: Any, run: OwnedRun, deps: EngineDeps) -> Concern | None:
+async def assess(call: Call, tool: Tool, arguments: Any, run: OwnedRun, deps: ToolDeps) -> Concern | None:
     """Return what the tool finds on this machine that needs a reviewer."""
     find_concern = getattr(tool, "assess", None)
     if find_concern is None or (scene := _make_scene(call, run, deps)) is None:
@@ -52,7 +52,7 @@ async def assess(call: Call, tool: Tool, arguments: Any, run: OwnedRun, deps: En
 
 
 async def take_fingerprints(
-    call: Call, tool: Tool, arguments: Any, run: OwnedRun, deps: EngineDeps
+    call: Call, tool: Tool, arguments: Any, run: OwnedRun, deps: ToolDeps
 ) -> tuple[FileFingerprint, ...]:
     """Return what the files contain that a call would change. It runs only while they still contain that."""
     take = getattr(tool, "take_fingerprints", None)
@@ -65,7 +65,7 @@ async def take_fingerprints(
 
 
 async def check_fault(
-    call: Call, tool: Tool, subjects: Subjects, arguments: Any, run: OwnedRun, deps: EngineDeps
+    call: Call, tool: Tool, subjects: Subjects, arguments: Any, run: OwnedRun, deps: ToolDeps
 ) -> None:
     """Raise CallRefused if the call could not succeed, so that no reviewer is asked. A private place is not
     examined before it is approved."""
@@ -93,7 +93,7 @@ async def check_fault(
         )
 
 
-def _make_scene(call: Call, run: OwnedRun, deps: EngineDeps) -> CallEnvironment | None:
+def _make_scene(call: Call, run: OwnedRun, deps: ToolDeps) -> CallEnvironment | None:
     """Return where a call would run, or None if there is no such folder, which is reported when the call runs."""
     agent = run.state.agent
     try:

@@ -42,11 +42,12 @@ from treadle.domain.ids import SegmentId
 from treadle.domain.messages import Message, user
 from treadle.domain.observations import extract_text, is_truncated
 from treadle.domain.runs import Usage
-from treadle.engine.deps import EngineDeps
+from treadle.engine.deps import SessionDeps
 from treadle.engine.guarded_model import request_reply
 from treadle.engine.memory import may_save_conversation, save_before_compaction
 from treadle.engine.owned_run import OwnedRun
-from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble, Resolved
+from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Models, Preamble, Resolved
+from treadle.ports.results import Results
 from treadle.ports.vault import Redactor
 
 ATTEMPTS_PER_PIECE = 2
@@ -55,28 +56,28 @@ MAX_USER_CHARACTERS = 1_000_000
 """How much of the user's messages can be recalled, the latest."""
 
 
-async def truncate_results(step: TruncateResults, run: OwnedRun, deps: EngineDeps) -> None:
+async def truncate_results(step: TruncateResults, run: OwnedRun, results: Results) -> None:
     """Store the full results, then truncate them in the transcript."""
     for result in step.results:
         if not is_truncated(result.content):  # else the full text is stored already
-            await deps.results.keep(run.origin, result.call_id, extract_text(result.content))
+            await results.keep(run.origin, result.call_id, extract_text(result.content))
     run.record(step.event)
 
 
-async def compact(step: Compact, model: Resolved, run: OwnedRun, deps: EngineDeps) -> None:
+async def compact(step: Compact, model: Resolved, run: OwnedRun, deps: SessionDeps) -> None:
     """Have a summary written, by the model that the agent names for it or else by the run's own model."""
-    for writer in _find_writers(model, run.state, deps):
-        writer_call = SummaryWriter(step, writer, run.state, deps.vault.redactor)
+    for writer in _find_writers(model, run.state, deps.models):
+        writer_call = SummaryWriter(step, writer, run.state, run.worker.vault.redactor)
         intent = writer_call.make_intent()
         if not await run.intend(*intent.events, reserve=intent.reserve):
             return  # something was delivered, or an account refused: decide again
-        began = deps.clock.monotonic()
+        began = run.worker.clock.monotonic()
         completed = await run.run_unless(_must_stop, writer_call.write(), until=run.state.deadline)
-        elapsed_ms = round((deps.clock.monotonic() - began) * 1000)
+        elapsed_ms = round((run.worker.clock.monotonic() - began) * 1000)
         if (summary := writer_call.take_summary()) is not None:
-            await writer_call.store_results(run, deps)
-            saved = await save_before_compaction(summary.remember, run, deps)
-            opened = SegmentId(deps.ids("seg"))
+            await writer_call.store_results(run, deps.results)
+            saved = await save_before_compaction(summary.remember, run, deps.memories)
+            opened = SegmentId(run.worker.ids("seg"))
             run.record(*saved, *writer_call.make_compacted(summary, elapsed_ms, opened))
             return
         if not completed:
@@ -89,11 +90,11 @@ def _must_stop(state: RunState) -> bool:
     return state.cancelled is not None or state.interrupted is not None or state.steer_mode == "interrupt"
 
 
-def _find_writers(model: Resolved, state: RunState, deps: EngineDeps) -> Iterator[Resolved]:
+def _find_writers(model: Resolved, state: RunState, models: Models) -> Iterator[Resolved]:
     name = state.agent.compaction.model
     if name is not None:
         try:
-            found = deps.models.resolve(name, None)
+            found = models.resolve(name, None)
         except UsageError:  # an unavailable model must not cost the run its summary
             pass
         else:
@@ -164,16 +165,16 @@ class SummaryWriter:
         if self._pieces:
             self.summary = Summary(so_far, tuple(remember))
 
-    async def store_results(self, run: OwnedRun, deps: EngineDeps) -> None:
+    async def store_results(self, run: OwnedRun, results: Results) -> None:
         """Store what the record says how to recall: results, and the user's messages."""
         for result in list_stored_calls(self._span, self._state.tools):
             if not is_truncated(result.content):  # else the full text is stored already
-                await deps.results.keep(run.origin, result.call_id, extract_text(result.content))
-        known = await deps.results.read(run.origin.session_id, USER_MESSAGES) or ""
+                await results.keep(run.origin, result.call_id, extract_text(result.content))
+        known = await results.read(run.origin.session_id, USER_MESSAGES) or ""
         messages = [text for text in list_user_messages(self._span) if text not in known]
         if messages:
             text = "\n\n".join([*([known] if known else []), *messages])
-            await deps.results.keep(run.origin, USER_MESSAGES, text[-MAX_USER_CHARACTERS:])
+            await results.keep(run.origin, USER_MESSAGES, text[-MAX_USER_CHARACTERS:])
 
     async def _ask(self, prompt: str) -> Summary | None:
         request = ModelRequest(

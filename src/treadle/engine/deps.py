@@ -1,4 +1,4 @@
-"""The dependencies of the run loop."""
+"""What the run loop depends on, divided by use: a function takes the part that it needs."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -48,47 +48,102 @@ class ToolTimeouts(Struct, frozen=True):
     """For tools that begin a child run and wait for it."""
 
 
+OpenWorkspace = Callable[[AgentSpec], Path]
+"""Returns the folder in which an agent's tools work, after making sure that it exists."""
+
+
+def find_agent_folder(agent: AgentSpec) -> Path:
+    """Return the folder that an agent names, or the current one."""
+    return Path(agent.workspace or ".")
+
+
 @dataclass(frozen=True, slots=True)
-class EngineDeps:
+class Worker:
+    """The process that owns runs, and what it uses for each of them."""
+
+    name: str
+    """Its name as the owner of the runs that it claims."""
     journal: Journal
     hub: EventHub
-    models: Models
-    tools: Toolbox
     clock: Clock
     ids: Ids
     random: Callable[[], float]
     """Returns a number from 0 to 1, for the jitter of retries."""
-    worker: str
-    """The name of this process as the owner of the runs that it claims."""
-    timeouts: ToolTimeouts = field(default_factory=ToolTimeouts)
-    transcripts: TranscriptCache = field(default_factory=TranscriptCache)
-    timers: Timers = field(default_factory=Timers)
-    hooks: Sequence[Hook] = ()
     vault: Vault = field(default_factory=NoVault)
+    timers: Timers = field(default_factory=Timers)
+    transcripts: TranscriptCache = field(default_factory=TranscriptCache)
+    adopt: Callable[[Sequence[EventData]], Sequence[EventData]] | None = None
+    """Replaces the events of a run before they are recorded. A replay continues with the recorded texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDeps:
+    """What the start of a run and a change of its model need."""
+
+    models: Models
+    tools: Toolbox
+    agent_context: AgentContext = field(default_factory=NoAgentContext)
+    tool_search: McpSettings = field(default_factory=McpSettings)
+    """When the tools of MCP servers are hidden and searched for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDeps:
+    """What tool calls need."""
+
+    tools: Toolbox
+    timeouts: ToolTimeouts = field(default_factory=ToolTimeouts)
+    hooks: Sequence[Hook] = ()
+    agent_hooks: Callable[[AgentSpec], Sequence[Hook]] = lambda agent: ()
+    """Returns the hooks that the file of an agent names."""
     approvals: Approvals = field(default_factory=NoApprovals)
     results: Results = field(default_factory=NoResults)
     memories: Memories = field(default_factory=NoMemories)
     agent_context: AgentContext = field(default_factory=NoAgentContext)
-    sessions: Sessions = field(default_factory=NoSessions)
-    agents: Agents = field(default_factory=NoAgents)
-    workspace: Callable[[AgentSpec], Path] = lambda agent: Path(agent.workspace or ".")
-    """Returns the folder in which an agent's tools work, after making sure that it exists."""
-    identify_workspace: Callable[[str], WorkspaceId] = str
-    """Returns the workspace that a folder is part of."""
+    workspace: OpenWorkspace = find_agent_folder
     hidden: tuple[Path, ...] = ()
     """Folders that no tool may read or change."""
     places: EnginePlaces = field(default_factory=EnginePlaces)
     """The places from which this process loads code. No tool may change them."""
+    program_deps: Any = None
+    """What a program provides to its tools, as `ToolContext.deps`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildDeps:
+    """What the beginning of child runs needs."""
+
+    models: Models
+    tools: Toolbox
+    timeouts: ToolTimeouts = field(default_factory=ToolTimeouts)
+    agents: Agents = field(default_factory=NoAgents)
+    sessions: Sessions = field(default_factory=NoSessions)
+    workspace: OpenWorkspace = find_agent_folder
+    identify_workspace: Callable[[str], WorkspaceId] = str
+    """Returns the workspace that a folder is part of."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionDeps:
+    """What outlasts a run: its session and its memories; and the models that summarise."""
+
+    models: Models
+    sessions: Sessions = field(default_factory=NoSessions)
+    results: Results = field(default_factory=NoResults)
+    memories: Memories = field(default_factory=NoMemories)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineDeps:
+    """All parts, for the loop."""
+
+    worker: Worker
+    models: ModelDeps
+    tools: ToolDeps
+    children: ChildDeps
+    session: SessionDeps
     find_answer_error: Callable[[Mapping[str, Any], str], str | None] = lambda schema, answer: None
     """Returns why the Python type behind an output schema refuses an answer, or None."""
-    tool_deps: Any = None
-    """What a program provides to its tools, as `ToolContext.deps`."""
     isolation: Isolation | NoIsolation = field(default_factory=Isolation)
-    adopt: Callable[[Sequence[EventData]], Sequence[EventData]] | None = None
-    """Replaces the events of a run before they are recorded. A replay continues with the recorded texts."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the process is about to exit. Its runs are released at the next safe point."""
-    agent_hooks: Callable[[AgentSpec], Sequence[Hook]] = lambda agent: ()
-    """Returns the hooks that the file of an agent names."""
-    tool_search: McpSettings = field(default_factory=McpSettings)
-    """When the tools of MCP servers are hidden and searched for."""

@@ -33,7 +33,7 @@ from treadle.domain.ids import Instant, RunId
 from treadle.domain.messages import Message
 from treadle.domain.runs import Outcome
 from treadle.engine.compaction import compact, truncate_results
-from treadle.engine.deps import EngineDeps
+from treadle.engine.deps import EngineDeps, SessionDeps
 from treadle.engine.isolation import ExecutionSlot
 from treadle.engine.memory import recall_memories, save_interaction
 from treadle.engine.model_call import call_model, make_intent
@@ -59,20 +59,20 @@ async def advance(run_id: RunId, deps: EngineDeps) -> None:
     async with deps.isolation.share() as slot:
         state = await _claim_and_execute(run_id, slot, deps)
     if state is not None and slot.needs_trial(state) and not deps.stopping.is_set():
-        async with deps.isolation.join_trial(make_suspect(run_id, state.guards.suspicion), deps.ids) as slot:
+        async with deps.isolation.join_trial(make_suspect(run_id, state.guards.suspicion), deps.worker.ids) as slot:
             await _claim_and_execute(run_id, slot, deps)
 
 
 async def _claim_and_execute(run_id: RunId, slot: ExecutionSlot, deps: EngineDeps) -> RunState | None:
     """Return the state that the run reached, or None if it could not be claimed."""
     try:
-        async with claim_run(run_id, deps) as run:
+        async with claim_run(run_id, deps.worker) as run:
             try:
                 await _execute(run, slot, deps)
             except (Fenced, StoreError):
                 raise
             except Exception as fault:
-                await _record_fault(run, fault, deps)
+                await _record_fault(run, fault)
             return run.state
     except NotClaimable:
         pass  # another worker owns it, it has ended, or it is not due
@@ -81,32 +81,32 @@ async def _claim_and_execute(run_id: RunId, slot: ExecutionSlot, deps: EngineDep
 
 async def _execute(run: OwnedRun, slot: ExecutionSlot, deps: EngineDeps) -> None:
     await record_recovery(run, slot.trial)
-    model = await resolve_model(run, deps)
+    model = await resolve_model(run, deps.models)
     while slot.may_continue(run.state) and not deps.stopping.is_set():  # a run that is left here is due at once
-        end_step(run, deps)
+        end_step(run)
         match next_step(run, model, deps):
             case CallModel() as call:
-                await request_reply(call, model, run, deps)
+                await request_reply(call, model, run, deps.session)
             case RunTools() as calls:
                 await execute_tools(calls, run, deps)
             case TruncateResults() as truncation:
-                await truncate_results(truncation, run, deps)
+                await truncate_results(truncation, run, deps.session.results)
             case Compact() as compaction:
-                await compact(compaction, _require_model(model), run, deps)
+                await compact(compaction, _require_model(model), run, deps.session)
             case RunSessionCommand() as command:
-                await run_session_command(command, run, deps)
+                await run_session_command(command, run, deps.session)
             case SwitchModel(event):
                 run.record(event)
-                model = await switch_model(run, deps)
+                model = await switch_model(run, deps.models)
             case UseAlternative():
-                model = await switch_model(run, deps)
+                model = await switch_model(run, deps.models)
             case CollectChildren() | SignalChildren() | NotifyResumed() | Evaluate() as task:
-                await manage_children(task, run, deps)
+                await manage_children(task, run, deps.children, deps.tools)
             case Wait() as wait:
                 if await release_until_woken(wait, run):
                     return
             case Finish() as last:
-                if await finish_run(last, run, deps):
+                if await finish_run(last, run, deps.session):
                     return
 
 
@@ -122,12 +122,13 @@ async def record_recovery(run: OwnedRun, trial: TrialStarted | None) -> None:
 def next_step(run: OwnedRun, model: Resolved | MissingDependency, deps: EngineDeps) -> Step:
     """Return what to do next. The model's breaker is asked last, because an open one admits a single probe."""
     missing = model.what if isinstance(model, MissingDependency) else None
-    environment = Environment(deps.clock.now(), run.refused, missing, answer_error=_find_answer_error(run, deps))
+    clock, answer_error = run.worker.clock, _find_answer_error(run, deps)
+    environment = Environment(clock.now(), run.refused, missing, answer_error=answer_error)
     step = decide(run.state, environment)
     if isinstance(step, CallModel) and isinstance(model, Resolved):
-        seconds = model.breaker.wait(deps.clock.monotonic(), run.origin.run_id)
+        seconds = model.breaker.wait(clock.monotonic(), run.origin.run_id)
         if seconds is not None:
-            name, alternative = f"{model.provider}/{model.model}", has_alternative(model, run.state, deps)
+            name, alternative = f"{model.provider}/{model.model}", has_alternative(model, run.state, deps.models)
             return decide(run.state, replace(environment, breaker=OpenBreaker(name, seconds, alternative)))
     return step
 
@@ -141,15 +142,15 @@ def _find_answer_error(run: OwnedRun, deps: EngineDeps) -> str | None:
 
 
 async def request_reply(
-    step: CallModel, model: Resolved | MissingDependency, run: OwnedRun, deps: EngineDeps
+    step: CallModel, model: Resolved | MissingDependency, run: OwnedRun, deps: SessionDeps
 ) -> None:
     """Commit the intent to call the model, then call it. Do nothing if the intent is not accepted."""
     model = _require_model(model)
     try:
-        notes = (*step.events, *await recall_memories(run.state, deps))
-        intent = make_intent(run.state, model.profile, notes, step.tools_offered, deps.clock.now())
+        notes = (*step.events, *await recall_memories(run.state, deps.memories))
+        intent = make_intent(run.state, model.profile, notes, step.tools_offered, run.worker.clock.now())
         if await run.intend(*intent.events, reserve=intent.reserve):
-            await call_model(model, step.tools_offered, run, deps)
+            await call_model(model, step.tools_offered, run)
     finally:
         model.breaker.abandon(run.origin.run_id)  # has no effect if the call completed
 
@@ -161,11 +162,11 @@ def _require_model(model: Resolved | MissingDependency) -> Resolved:
 
 async def execute_tools(step: RunTools, run: OwnedRun, deps: EngineDeps) -> None:
     """Run the calls that may run here, and begin the child runs that other calls delegate to."""
-    ready, refused = await prepare_calls(step.run, run, deps)
-    work = await delegate_calls(ready, run, deps)
+    ready, refused = await prepare_calls(step.run, run, deps.tools)
+    work = await delegate_calls(ready, run, deps.children)
     reserve = reserve_calls(run.state, len(work.local_calls), len(work.runs))
     if await run.intend(*step.refuse, *refused, *work.events, reserve=reserve, begin=work.runs):
-        await run_tools(work.local_calls, run, deps)
+        await run_tools(work.local_calls, run, deps.tools)
 
 
 async def release_until_woken(wait: Wait, run: OwnedRun) -> bool:
@@ -175,21 +176,21 @@ async def release_until_woken(wait: Wait, run: OwnedRun) -> bool:
     return await run.release(Release(wait.reason, wait.wake_at), *events, tell=notices)
 
 
-async def finish_run(step: Finish, run: OwnedRun, deps: EngineDeps) -> bool:
+async def finish_run(step: Finish, run: OwnedRun, deps: SessionDeps) -> bool:
     """End the run and return True, unless something was delivered to it meanwhile."""
     outcome = step.outcome
     last = run.preview(*step.events)
-    saved = await save_interaction(outcome, last, deps)
-    end = make_run_end(outcome, last, deps.clock.now())
+    saved = await save_interaction(outcome, last, deps.memories, run.worker.ids)
+    end = make_run_end(outcome, last, run.worker.clock.now())
     release = Release(said=select_transcript(outcome, last), whole=last.context.is_rewritten)
     return await run.release(release, *step.events, *saved, end, tell=notify_of_end(end, run))
 
 
-def end_step(run: OwnedRun, deps: EngineDeps) -> None:
+def end_step(run: OwnedRun) -> None:
     """Record the end of the step if the model has replied and every tool call has its result."""
     step, state = run.state.step, run.state
     if step.is_open and state.turn.reply is not None and not state.open_calls:
-        duration_ms = max(0, round((deps.clock.now() - step.began_at) * 1000))
+        duration_ms = max(0, round((run.worker.clock.now() - step.began_at) * 1000))
         run.record(
             StepEnd(
                 step=step.number,
@@ -253,9 +254,9 @@ def make_run_end(outcome: Outcome, state: RunState, now: Instant) -> RunEnd:
     )
 
 
-async def _record_fault(run: OwnedRun, fault: Exception, deps: EngineDeps) -> None:
+async def _record_fault(run: OwnedRun, fault: Exception) -> None:
     """Count a failure of the engine like the death of a worker, so that a run that always fails is quarantined."""
     logger.exception("run %s: the engine failed; the run is resumed shortly", run.origin.run_id)
     reason = f"The engine failed: {type(fault).__name__}: {fault}"
     run.record(RunRecovered(run.epoch, reason, cause="engine_failed"))
-    await run.release(Release(wake_at=deps.clock.now() + RETRY_AFTER_FAULT_SECONDS))
+    await run.release(Release(wake_at=run.worker.clock.now() + RETRY_AFTER_FAULT_SECONDS))

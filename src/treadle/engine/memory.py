@@ -7,15 +7,15 @@ from treadle.core.state import RunState
 from treadle.domain.events import EventData, MemoryFlushed, MemoryRecalled, MemorySaved, Reminder
 from treadle.domain.memories import MemorySource
 from treadle.domain.runs import Outcome
-from treadle.engine.deps import EngineDeps
 from treadle.engine.owned_run import OwnedRun
-from treadle.ports.memory import RecallExclusion
+from treadle.ports.clock import Ids
+from treadle.ports.memory import Memories, RecallExclusion
 
 MAX_EXTRA_RESULTS = 10
 """Number of additional search results, to make up for memories that the transcript shows already."""
 
 
-async def recall_memories(state: RunState, deps: EngineDeps) -> tuple[EventData, ...]:
+async def recall_memories(state: RunState, memories: Memories) -> tuple[EventData, ...]:
     """Return the memories that fit the new messages, as events that go with the request."""
     settings = state.agent.memory
     query = _make_query(state)
@@ -23,7 +23,7 @@ async def recall_memories(state: RunState, deps: EngineDeps) -> tuple[EventData,
         return ()
     origin, seen = state.origin, state.transcript.recalled
     exclusion = RecallExclusion(session=origin.session_id, since=state.segment_at)
-    recall = await deps.memories.recall(
+    recall = await memories.recall(
         state.memories, query, settings.recall + min(len(seen), MAX_EXTRA_RESULTS), settings.embedder, exclusion
     )
     events: list[EventData] = [] if recall.degraded is None else [recall.degraded]
@@ -48,19 +48,21 @@ def _make_query(state: RunState) -> str:
     return state.turn.answer_so_far
 
 
-async def save_interaction(outcome: Outcome, state: RunState, deps: EngineDeps) -> tuple[EventData, ...]:
+async def save_interaction(
+    outcome: Outcome, state: RunState, memories: Memories, ids: Ids
+) -> tuple[EventData, ...]:
     """Return the memory of a run that ended with an answer."""
     if not _remembers(state) or outcome.kind != "completed" or state.command is not None:
         return ()
     text = summarise_interaction(state.submitted_text, outcome.text)
-    return () if not text else (await _make_memory(text, "run", state, deps),)
+    return () if not text else (await _make_memory(text, "run", state, memories, ids),)
 
 
-async def save_before_compaction(texts: Sequence[str], run: OwnedRun, deps: EngineDeps) -> tuple[EventData, ...]:
+async def save_before_compaction(texts: Sequence[str], run: OwnedRun, memories: Memories) -> tuple[EventData, ...]:
     """Return memories of what a compaction is about to remove, if they may be saved."""
     if not may_save_conversation(run.state):
         return ()
-    saved = [await _make_memory(text, "compaction", run.state, deps) for text in texts]
+    saved = [await _make_memory(text, "compaction", run.state, memories, run.worker.ids) for text in texts]
     return (*saved, MemoryFlushed(tuple([event.memory_id for event in saved])))
 
 
@@ -73,6 +75,8 @@ def _remembers(state: RunState) -> bool:
     return state.agent.memory.remember and not state.is_anonymous
 
 
-async def _make_memory(text: str, source: MemorySource, state: RunState, deps: EngineDeps) -> MemorySaved:
-    duplicate = await deps.memories.find_duplicate(state.origin.agent_id, state.owner, text, state.workspace)
-    return MemorySaved(deps.ids("mem"), text, source, repeats=duplicate)
+async def _make_memory(
+    text: str, source: MemorySource, state: RunState, memories: Memories, ids: Ids
+) -> MemorySaved:
+    duplicate = await memories.find_duplicate(state.origin.agent_id, state.owner, text, state.workspace)
+    return MemorySaved(ids("mem"), text, source, repeats=duplicate)

@@ -31,7 +31,6 @@ from treadle.domain.ids import Instant
 from treadle.domain.messages import Part, Text, ToolUse
 from treadle.domain.models import Profile
 from treadle.domain.runs import Usage
-from treadle.engine.deps import EngineDeps
 from treadle.engine.guarded_model import request_reply
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.redaction import REASONING_STREAM, TEXT_STREAM, ReplyRedaction
@@ -85,14 +84,14 @@ def make_intent(
     return make_reserved_intent((*notes, *opening), request, reserve)
 
 
-async def call_model(model: Resolved, tools_offered: bool, run: OwnedRun, deps: EngineDeps) -> None:
+async def call_model(model: Resolved, tools_offered: bool, run: OwnedRun) -> None:
     """Call the model, stream its reply, and record how it ended: with a reply, or with a failure and its retry."""
-    attempt = Attempt(run, deps, model, project(run.state, tools_offered, model.profile))
-    deps.hub.set_live_text(run.origin.run_id, attempt)
+    attempt = Attempt(run, model, project(run.state, tools_offered, model.profile))
+    run.worker.hub.set_live_text(run.origin.run_id, attempt)
     try:
         await run.run_unless(_must_stop, attempt.read(), until=run.state.deadline)
     finally:
-        deps.hub.set_live_text(run.origin.run_id, None)
+        run.worker.hub.set_live_text(run.origin.run_id, None)
     run.record(*attempt.make_events())
 
 
@@ -103,20 +102,19 @@ def _must_stop(state: RunState) -> bool:
 class Attempt:
     """One request, and what has been received so far."""
 
-    def __init__(self, run: OwnedRun, deps: EngineDeps, model: Resolved, request: ModelRequest) -> None:
+    def __init__(self, run: OwnedRun, model: Resolved, request: ModelRequest) -> None:
         self.origin = run.origin
         self._run = run
-        self._deps = deps
         self._model = model
         self._request = request
         self._sequence = run.state.attempts.request
         self._number = run.state.step.attempts
-        self._began = deps.clock.monotonic()
+        self._began = run.worker.clock.monotonic()
         self._first_token_ms: int | None = None
         self._written = WrittenReply(self._sequence, self._number)
         self._end: Completed | Failed | None = None
         self._ended = False
-        redactor = deps.vault.redactor
+        redactor = run.worker.vault.redactor
         self._redaction = None if redactor.is_idle else ReplyRedaction(redactor)
 
     async def read(self) -> None:
@@ -124,14 +122,14 @@ class Attempt:
             self._show(AttemptReset(self._sequence, self._number))
         try:
             self._end = await request_reply(
-                self._model.client, self._request, self._receive, self._deps.vault.redactor
+                self._model.client, self._request, self._receive, self._run.worker.vault.redactor
             )
         finally:
             self._ended = True
 
     def _redact_end(self) -> Completed | Failed | None:
         """Return the end of the reply without secrets, including those that were set while it streamed."""
-        redactor = self._deps.vault.redactor
+        redactor = self._run.worker.vault.redactor
         if self._end is None or (self._redaction is None and redactor.is_idle):
             return self._end
         before, self._redaction = self._redaction, ReplyRedaction(redactor)
@@ -213,11 +211,13 @@ class Attempt:
             asked_wait=failed.retry_after,
             filtered=failed.filtered,
         )
-        retry = plan_retry(state, error, failed.retry_after, self._deps.clock.now(), self._deps.random())
+        retry = plan_retry(
+            state, error, failed.retry_after, self._run.worker.clock.now(), self._run.worker.random()
+        )
         return (error,) if retry is None else (error, retry)
 
     def _update_breaker(self, failed: bool) -> tuple[EventData, ...]:
-        match self._model.breaker.record(failed, self._deps.clock.monotonic(), self._run.origin.run_id):
+        match self._model.breaker.record(failed, self._run.worker.clock.monotonic(), self._run.origin.run_id):
             case "opened":
                 return (BreakerOpened(self._model.provider, self._model.model),)
             case "closed":
@@ -269,13 +269,13 @@ class Attempt:
 
     @property
     def _has_readers(self) -> bool:
-        return self._deps.hub.has_readers(self._run.origin.run_id)
+        return self._run.worker.hub.has_readers(self._run.origin.run_id)
 
     def _show(self, data: EventData) -> None:
         self._run.show_live(data, self._sequence)
 
     def _elapsed_ms(self) -> int:
-        return round((self._deps.clock.monotonic() - self._began) * 1000)
+        return round((self._run.worker.clock.monotonic() - self._began) * 1000)
 
     def _estimate_usage(self) -> Usage:
         """Return the estimated usage of an interrupted attempt, for which the provider reported none."""

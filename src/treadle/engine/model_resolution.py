@@ -16,7 +16,7 @@ from treadle.domain.events import EventData, LlmError, ModelResolved, RunStart
 from treadle.domain.lineage import Lineage
 from treadle.domain.models import Profile
 from treadle.domain.tools import ToolSpec
-from treadle.engine.deps import EngineDeps
+from treadle.engine.deps import ModelDeps
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.session_tools import keep_offered_tools
 from treadle.ports.model import Resolved
@@ -40,7 +40,7 @@ CLIENT_INSTRUCTIONS_HEADING = (
 )
 
 
-async def resolve_model(run: OwnedRun, deps: EngineDeps) -> Resolved | MissingDependency:
+async def resolve_model(run: OwnedRun, deps: ModelDeps) -> Resolved | MissingDependency:
     """Return the model for the run. On the first claim, also record the run's tools and prompt sections."""
     state = run.state
     if state.cancelled is not None or state.guards.suspicion.is_culprit:
@@ -54,7 +54,7 @@ async def resolve_model(run: OwnedRun, deps: EngineDeps) -> Resolved | MissingDe
     return model
 
 
-async def switch_model(run: OwnedRun, deps: EngineDeps) -> Resolved | MissingDependency:
+async def switch_model(run: OwnedRun, deps: ModelDeps) -> Resolved | MissingDependency:
     """Return the first available model after a fallback."""
     while True:
         try:
@@ -70,7 +70,7 @@ async def switch_model(run: OwnedRun, deps: EngineDeps) -> Resolved | MissingDep
             return model
 
 
-def has_alternative(model: Resolved, state: RunState, deps: EngineDeps) -> bool:
+def has_alternative(model: Resolved, state: RunState, deps: ModelDeps) -> bool:
     """Return whether the run's model name, if it is an alias of several models, resolves to another one now."""
     try:
         resolved = _resolve(_find_current_route(state).model, state, deps)
@@ -87,7 +87,7 @@ def _make_no_fallback_error(state: RunState, error: UsageError) -> LlmError:
     )
 
 
-async def _find_model(state: RunState, deps: EngineDeps) -> tuple[Resolved, tuple[EventData, ...]]:
+async def _find_model(state: RunState, deps: ModelDeps) -> tuple[Resolved, tuple[EventData, ...]]:
     """Return the run's model, and an event if it differs from before or if its server reports another context
     window."""
     route, known = _find_current_route(state), state.model
@@ -126,7 +126,7 @@ async def _query_window(resolved: Resolved) -> tuple[Resolved, bool]:
     ), True
 
 
-def _resolve(name: str, state: RunState, deps: EngineDeps) -> Resolved:
+def _resolve(name: str, state: RunState, deps: ModelDeps) -> Resolved:
     provider = state.agent.provider if name == state.agent.model else None  # other names bring their own provider
     return deps.models.resolve(name, provider)
 
@@ -140,7 +140,7 @@ def _find_current_route(state: RunState) -> Route:
     return Route(state.attempts.route, "a fallback", "fallback")
 
 
-async def _make_start(run: OwnedRun, deps: EngineDeps, profile: Profile) -> tuple[RunStart, ...]:
+async def _make_start(run: OwnedRun, deps: ModelDeps, profile: Profile) -> tuple[RunStart, ...]:
     """Return the start of a run: its tools, those of its skills, and the sections of its system prompt after the
     persona.
 
@@ -160,7 +160,7 @@ async def _make_start(run: OwnedRun, deps: EngineDeps, profile: Profile) -> tupl
     sections = (context.rules(), context.catalog(skills) if skills else "", route)
     tools = _select_tools(allowed, agent, state, deps)
     withheld = () if agent.tools == state.agent.tools else _select_tools(state.agent.tools, agent, state, deps)
-    offered = await keep_offered_tools(_choose_patch_forms(tools, profile, deps), run, deps)
+    offered = await keep_offered_tools(_choose_patch_forms(tools, profile, deps), run)
     tools = _hide_tools(offered, state, profile.context_window, deps)
     start = RunStart(
         tools,
@@ -176,13 +176,13 @@ async def _make_start(run: OwnedRun, deps: EngineDeps, profile: Profile) -> tupl
 
 
 def _select_tools(
-    allowed: Sequence[str], agent: AgentSpec, state: RunState, deps: EngineDeps
+    allowed: Sequence[str], agent: AgentSpec, state: RunState, deps: ModelDeps
 ) -> tuple[ToolSpec, ...]:
     selected = [tool.spec for tool in deps.tools.select(allowed, agent)]
     return tuple([spec for spec in selected if may_use_tool(state.lineage, spec.name)])
 
 
-def _find_notes(state: RunState, workspace: str, agent: AgentSpec, deps: EngineDeps) -> str:
+def _find_notes(state: RunState, workspace: str, agent: AgentSpec, deps: ModelDeps) -> str:
     """Return the notes of the workspace: those with which the session began, if it began there."""
     if agent.tools == () and state.agent.tools:
         return ""  # a small model that gets no tools
@@ -190,7 +190,7 @@ def _find_notes(state: RunState, workspace: str, agent: AgentSpec, deps: EngineD
     return kept[1] if kept is not None and kept[0] == workspace else deps.agent_context.notes(agent)
 
 
-def _choose_patch_forms(tools: tuple[ToolSpec, ...], profile: Profile, deps: EngineDeps) -> tuple[ToolSpec, ...]:
+def _choose_patch_forms(tools: tuple[ToolSpec, ...], profile: Profile, deps: ModelDeps) -> tuple[ToolSpec, ...]:
     """Return the tools with those that take patches in the place of others, for a model that is trained on patches.
     Such a tool needs the rights of all tools whose work it can do."""
     if not profile.patches:
@@ -205,9 +205,7 @@ def _choose_patch_forms(tools: tuple[ToolSpec, ...], profile: Profile, deps: Eng
     return tuple(sorted(chosen.values(), key=lambda spec: spec.name))
 
 
-def _hide_tools(
-    tools: tuple[ToolSpec, ...], state: RunState, window: int, deps: EngineDeps
-) -> tuple[ToolSpec, ...]:
+def _hide_tools(tools: tuple[ToolSpec, ...], state: RunState, window: int, deps: ModelDeps) -> tuple[ToolSpec, ...]:
     """Return the tools of a run. If there are too many searchable ones, they are hidden and the model can search
     for them."""
     searchable = [spec for spec in tools if spec.searchable]

@@ -19,7 +19,7 @@ from treadle.domain.envelope import Draft, Event, Origin, make_drafts
 from treadle.domain.errors import Fenced, NotClaimable, UsageError
 from treadle.domain.events import EventData, RunFenced
 from treadle.domain.ids import Instant, RunId
-from treadle.engine.deps import EngineDeps
+from treadle.engine.deps import Worker
 from treadle.engine.interruption import Interruption
 from treadle.engine.redaction import NEVER_SECRET, redact_event
 from treadle.engine.transcript_cache import CachedTranscript
@@ -53,7 +53,7 @@ class ChildMessage(Struct, frozen=True):
 class OwnedRun:
     """A run that this worker has claimed. `state` is the fold of everything that is known to have happened."""
 
-    def __init__(self, claim: Claim, deps: EngineDeps, cached: CachedTranscript | None = None) -> None:
+    def __init__(self, claim: Claim, worker: Worker, cached: CachedTranscript | None = None) -> None:
         self.origin = claim.origin
         self.death = claim.death
         self.epoch = claim.epoch
@@ -63,7 +63,7 @@ class OwnedRun:
         if cached is not None:
             state.context.tokens, state.context.counted_by = cached.tokens, cached.counted_by
         self.state = fold_all(state, claim.events)
-        self._deps, self._adopt = deps, deps.adopt
+        self.worker, self._adopt = worker, worker.adopt
         self.refused: AccountShortage | None = None
         """The account that refused the latest intent."""
         self._seen = claim.events[-1].sequence if claim.events else 0
@@ -79,15 +79,15 @@ class OwnedRun:
         self._flush_error: BaseException | None = None
         """Why what was recorded could not be committed while work was in progress, which stops the work."""
         self._waiters: list[tuple[StopCondition, asyncio.Future[None]]] = []
-        deps.hub.set_owner(claim.origin.run_id, self.on_delivery)
+        worker.hub.set_owner(claim.origin.run_id, self.on_delivery)
 
     def record(self, *events: EventData) -> None:
         """Fold events that have happened. They are committed together with the next commit."""
-        now, state = self._deps.clock.now(), self.state
+        now, state = self.worker.clock.now(), self.state
         facts = self._redact(events)
         if self._adopt is not None:
             facts = self._adopt(facts)
-        self._facts += make_drafts(self._deps.ids, now, facts)
+        self._facts += make_drafts(self.worker.ids, now, facts)
         for data in facts:
             fold(state, data, state.sequence + 1, now)
 
@@ -97,13 +97,13 @@ class OwnedRun:
             return self.state
         state = deepcopy(self.state)
         for data in events:
-            fold(state, data, state.sequence + 1, self._deps.clock.now())
+            fold(state, data, state.sequence + 1, self.worker.clock.now())
         return state
 
     def _redact(self, events: Sequence[EventData]) -> Sequence[EventData]:
         for data in events:
             if type(data) not in NEVER_SECRET:
-                redactor = self._deps.vault.redactor
+                redactor = self.worker.vault.redactor
                 return events if redactor.is_idle else [redact_event(each, redactor) for each in events]
         return events
 
@@ -160,10 +160,10 @@ class OwnedRun:
                 state.transcript.add(join_messages(state.turn.inbox))
             state.transcript.close()
             cached = CachedTranscript(state.transcript, state.context.tokens, state.context.counted_by)
-            self._deps.transcripts.put(self.origin.session_id, self.origin.run_id, cached)
+            self.worker.transcripts.put(self.origin.session_id, self.origin.run_id, cached)
 
     def show_live(self, data: EventData, sequence: int) -> None:
-        self._deps.hub.show_live(self.origin, sequence, data)
+        self.worker.hub.show_live(self.origin, sequence, data)
 
     async def run_unless(
         self, must_stop: StopCondition, work: Coroutine[Any, Any, None], until: Instant | None = None
@@ -175,8 +175,8 @@ class OwnedRun:
         if must_stop(self.state):
             work.close()
             return False
-        time_left = None if until is None else lambda: until - self._deps.clock.now()
-        interruption = Interruption(self._deps.timers, time_left)
+        time_left = None if until is None else lambda: until - self.worker.clock.now()
+        interruption = Interruption(self.worker.timers, time_left)
         self._flush_error = None
         self._in_progress = (must_stop, interruption)
         if self._delivered:
@@ -221,7 +221,7 @@ class OwnedRun:
         while self._delivered:
             async with self._committing:
                 self._delivered = False
-                delivered = await self._deps.journal.read(self.origin.run_id, after=self._seen)
+                delivered = await self.worker.journal.read(self.origin.run_id, after=self._seen)
                 if self._in_progress is None:  # the owner is deciding; its next commit finds what it has not seen
                     return
                 self._fold(delivered)
@@ -251,7 +251,7 @@ class OwnedRun:
                 return False  # a delivery was folded while this waited: decide again
             if not (data or self._facts or release is not None):
                 return True  # another commit included it
-            now = self._deps.clock.now()
+            now = self.worker.clock.now()
             if data and self._adopt is not None:
                 data = self._adopt(data)
             intents = self._make_drafts(now, data) if data else ()
@@ -268,7 +268,7 @@ class OwnedRun:
                 tell=self._draft_messages(now, tell) if tell else (),
             )
             try:
-                advanced = await self._deps.journal.advance(request)
+                advanced = await self.worker.journal.advance(request)
             except UsageError:  # nothing was written, but the facts have happened
                 self._facts[:0] = facts
                 raise
@@ -286,7 +286,7 @@ class OwnedRun:
             self._committing.release()
 
     def _make_drafts(self, now: Instant, events: Sequence[EventData]) -> tuple[Draft, ...]:
-        return tuple(make_drafts(self._deps.ids, now, self._redact(events)))
+        return tuple(make_drafts(self.worker.ids, now, self._redact(events)))
 
     def _draft_runs(self, now: Instant, children: Sequence[NewChild]) -> tuple[RunDraft, ...]:
         return tuple([RunDraft(child.origin, self._make_drafts(now, child.events)) for child in children])
@@ -312,8 +312,8 @@ class OwnedRun:
             self._released = True
             async with self._committing:  # a commit in progress comes first and includes its own facts
                 facts, self._facts = tuple(self._facts), []
-                release = Release(wake_at=self._deps.clock.now())
-                await self._deps.journal.advance(
+                release = Release(wake_at=self.worker.clock.now())
+                await self.worker.journal.advance(
                     Advance(
                         run_id=self.origin.run_id,
                         epoch=self.epoch,
@@ -331,44 +331,44 @@ def _consume_error(task: "asyncio.Task[bool]") -> None:
         task.exception()
 
 
-async def _claim(run_id: RunId, deps: EngineDeps) -> Claim:
+async def _claim(run_id: RunId, worker: Worker) -> Claim:
     """Claim the run. If the caller is cancelled meanwhile, release it again."""
-    claim_task = asyncio.ensure_future(deps.journal.claim(run_id, deps.worker))
+    claim_task = asyncio.ensure_future(worker.journal.claim(run_id, worker.name))
     try:
         return await asyncio.shield(claim_task)
     except asyncio.CancelledError:
         with suppress(NotClaimable, Fenced):
             claim = await claim_task
-            due = Release(wake_at=deps.clock.now())
-            await deps.journal.advance(Advance(run_id, claim.epoch, ANY, release=due))
+            due = Release(wake_at=worker.clock.now())
+            await worker.journal.advance(Advance(run_id, claim.epoch, ANY, release=due))
         raise
 
 
-async def _load_transcript(claim: Claim, deps: EngineDeps) -> CachedTranscript | None:
+async def _load_transcript(claim: Claim, worker: Worker) -> CachedTranscript | None:
     """Return the session's transcript before this run, from the cache or from the journal, or None for its first
     run."""
     last, origin = claim.session.last, claim.origin
     if last is None:
         return None
-    cached = deps.transcripts.take(origin.session_id, last)
-    return cached or CachedTranscript(make_transcript(await deps.journal.history(origin.run_id)), TokenCount())
+    cached = worker.transcripts.take(origin.session_id, last)
+    return cached or CachedTranscript(make_transcript(await worker.journal.history(origin.run_id)), TokenCount())
 
 
 @asynccontextmanager
-async def claim_run(run_id: RunId, deps: EngineDeps) -> AsyncGenerator[OwnedRun, None]:
+async def claim_run(run_id: RunId, worker: Worker) -> AsyncGenerator[OwnedRun, None]:
     """Claim a run, fenced by its epoch. Raise NotClaimable if it cannot be claimed.
 
     A worker that is fenced leaves quietly: another worker owns the run."""
-    claim = await _claim(run_id, deps)
+    claim = await _claim(run_id, worker)
     try:
-        run = OwnedRun(claim, deps, await _load_transcript(claim, deps))
+        run = OwnedRun(claim, worker, await _load_transcript(claim, worker))
     except BaseException as fault:  # another version may be able to fold the journal
         pause = RETRY_AFTER_FAULT_SECONDS if isinstance(fault, Exception) else 0.0
-        release = Release(wake_at=deps.clock.now() + pause)
+        release = Release(wake_at=worker.clock.now() + pause)
         with suppress(Fenced):
-            await deps.journal.advance(Advance(run_id, claim.epoch, ANY, release=release))
+            await worker.journal.advance(Advance(run_id, claim.epoch, ANY, release=release))
         raise
-    deps.hub.notify_claimed(claim.events)
+    worker.hub.notify_claimed(claim.events)
     try:
         try:
             yield run
@@ -377,4 +377,4 @@ async def claim_run(run_id: RunId, deps: EngineDeps) -> AsyncGenerator[OwnedRun,
     except Fenced:
         run.show_live(RunFenced(run.epoch), run.state.sequence)
     finally:
-        deps.hub.remove_owner(run_id, run.on_delivery)
+        worker.hub.remove_owner(run_id, run.on_delivery)

@@ -21,9 +21,10 @@ from treadle.domain.graphemes import truncate
 from treadle.domain.ids import SegmentId
 from treadle.domain.messages import Image, Message, Text, user
 from treadle.domain.money import format_cost
-from treadle.engine.deps import EngineDeps
+from treadle.engine.deps import SessionDeps
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.run_history import load_run_history
+from treadle.ports.journal import Journal
 from treadle.ports.sessions import SegmentRecord
 
 EXCERPT_CHARACTERS = 60
@@ -32,11 +33,11 @@ MAX_LISTED_MEMORIES = 10
 """Memories that are shown."""
 
 
-async def run_session_command(step: RunSessionCommand, run: OwnedRun, deps: EngineDeps) -> None:
+async def run_session_command(step: RunSessionCommand, run: OwnedRun, deps: SessionDeps) -> None:
     match step.command:
         case ResetSession():
             said = CommandObeyed("The conversation starts over. /undo takes it back.")
-            run.record(_open_segment("reset", 0, run, deps), said)
+            run.record(_open_segment("reset", 0, run), said)
         case PinMessage(text):
             run.record(*_pin(text, run.state.transcript.messages))
         case UndoSession():
@@ -48,8 +49,8 @@ async def run_session_command(step: RunSessionCommand, run: OwnedRun, deps: Engi
             run.record(CommandObeyed(_describe_usage(used), usage=used))
 
 
-def _open_segment(reason: SegmentReason, messages: int, run: OwnedRun, deps: EngineDeps) -> SegmentOpened:
-    return SegmentOpened(SegmentId(deps.ids("seg")), run.state.segment.segment_id, reason, messages)
+def _open_segment(reason: SegmentReason, messages: int, run: OwnedRun) -> SegmentOpened:
+    return SegmentOpened(SegmentId(run.worker.ids("seg")), run.state.segment.segment_id, reason, messages)
 
 
 def _pin(text: str, messages: Sequence[Message]) -> tuple[EventData, ...]:
@@ -84,12 +85,12 @@ def _excerpt(text: str) -> str:
     return truncate(" ".join(text.split()), EXCERPT_CHARACTERS)
 
 
-async def _undo(run: OwnedRun, deps: EngineDeps) -> tuple[EventData, ...]:
+async def _undo(run: OwnedRun, deps: SessionDeps) -> tuple[EventData, ...]:
     """Restore what the latest compaction or reset removed that is not undone yet."""
     latest = _find_undoable(await deps.sessions.segments(run.origin.session_id))
     if latest is None:
         return (CommandObeyed("There is nothing to undo: nothing was compacted or reset.", done=False),)
-    found = await _load_before(latest, deps)
+    found = await _load_before(latest, run.worker.journal)
     now = run.state.transcript.messages
     if found is None:
         return (CommandObeyed("The conversation before it is no longer stored.", done=False),)
@@ -105,7 +106,7 @@ async def _undo(run: OwnedRun, deps: EngineDeps) -> tuple[EventData, ...]:
     count = len(now) - (undone.last - undone.first) + len(undone.messages)
     what = "reset" if compacted is None else "compaction"
     said = f"The latest {what} is undone: {len(undone.messages)} messages are back."
-    return undone, _open_segment("undo", count, run, deps), CommandObeyed(said)
+    return undone, _open_segment("undo", count, run), CommandObeyed(said)
 
 
 def _find_undoable(segments: Sequence[SegmentRecord]) -> SegmentRecord | None:
@@ -120,10 +121,10 @@ def _find_undoable(segments: Sequence[SegmentRecord]) -> SegmentRecord | None:
 
 
 async def _load_before(
-    segment: SegmentRecord, deps: EngineDeps
+    segment: SegmentRecord, journal: Journal
 ) -> tuple[Sequence[Message], ContextCompacted | None] | None:
     """Return the messages just before a segment was opened, from the journal, and the compaction that opened it."""
-    state, events = await load_run_history(segment.run_id, deps.journal)
+    state, events = await load_run_history(segment.run_id, journal)
     for index, event in enumerate(events):
         if isinstance(event.data, SegmentOpened) and event.data.segment_id == segment.segment_id:
             found = events[index - 1].data
@@ -133,7 +134,7 @@ async def _load_before(
     return None
 
 
-async def _list_memories(text: str, run: OwnedRun, deps: EngineDeps) -> CommandObeyed:
+async def _list_memories(text: str, run: OwnedRun, deps: SessionDeps) -> CommandObeyed:
     """Return the answer with the agent's memories, one per line."""
     if run.state.is_anonymous:
         return CommandObeyed("Memory is off: the message did not name its user.")
@@ -149,7 +150,7 @@ async def _list_memories(text: str, run: OwnedRun, deps: EngineDeps) -> CommandO
     return CommandObeyed(listed.rstrip("\n"), memories=shown)
 
 
-async def _measure_usage(run: OwnedRun, deps: EngineDeps) -> SessionUsage:
+async def _measure_usage(run: OwnedRun, deps: SessionDeps) -> SessionUsage:
     """Return what the session has used and how full its context window is."""
     session, state = run.origin.session_id, run.state
     used = [end.metrics for end in await deps.sessions.ends(session)]

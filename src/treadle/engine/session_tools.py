@@ -12,21 +12,20 @@ from treadle.domain.errors import UnknownRun
 from treadle.domain.events import RunQueued, RunStart
 from treadle.domain.mcp_servers import SEPARATOR
 from treadle.domain.tools import ToolSpec
-from treadle.engine.deps import EngineDeps
 from treadle.engine.owned_run import OwnedRun
 
 READ_EVENTS = 50
 """Events of the previous run that are read to find its start."""
 
 
-async def keep_offered_tools(tools: Sequence[ToolSpec], run: OwnedRun, deps: EngineDeps) -> tuple[ToolSpec, ...]:
+async def keep_offered_tools(tools: Sequence[ToolSpec], run: OwnedRun) -> tuple[ToolSpec, ...]:
     """Return the tools of a run, with the tools of each MCP server as the previous run of the session offered them.
 
     A tool that is no longer approved is left out. A server that the previous run did not offer is new, and its list
     is taken as it is. The same holds for all of them if the settings of the agent name other tools now."""
     if run.previous is None or not any(spec.searchable for spec in tools):
         return tuple(tools)
-    offered = await _read_offered(run, deps)
+    offered = await _read_offered(run)
     servers = {_find_server(spec) for spec in offered}
     earlier = {spec.name: msgspec.structs.replace(spec, hidden=False) for spec in offered}
     return tuple(
@@ -38,11 +37,11 @@ async def keep_offered_tools(tools: Sequence[ToolSpec], run: OwnedRun, deps: Eng
     )
 
 
-async def _read_offered(run: OwnedRun, deps: EngineDeps) -> Sequence[ToolSpec]:
+async def _read_offered(run: OwnedRun) -> Sequence[ToolSpec]:
     """Return the tools of MCP servers of the previous run, or none if its agent was configured differently."""
     assert run.previous is not None
     try:
-        events = await deps.journal.read(run.previous, limit=READ_EVENTS)
+        events = await run.worker.journal.read(run.previous, limit=READ_EVENTS)
     except UnknownRun:
         return ()
     agent, tools = None, tuple[ToolSpec, ...]()

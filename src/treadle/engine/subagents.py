@@ -44,7 +44,7 @@ from treadle.domain.messages import Message, make_sendable, user
 from treadle.domain.runs import Metrics, Outcome, add_metrics
 from treadle.domain.workspaces import Workspace
 from treadle.engine.call_failures import CallFailure
-from treadle.engine.deps import EngineDeps
+from treadle.engine.deps import ChildDeps, ToolDeps
 from treadle.engine.model_resolution import may_use_tool
 from treadle.engine.owned_run import ChildMessage, NewChild, OwnedRun
 from treadle.engine.tool_preparation import ReadyCall
@@ -81,7 +81,7 @@ class _Child(Struct, frozen=True):
     """Seconds for which it may run after its start; None for the limit of its agent."""
 
 
-async def delegate_calls(ready: list[ReadyCall], run: OwnedRun, deps: EngineDeps) -> ToolWork:
+async def delegate_calls(ready: list[ReadyCall], run: OwnedRun, deps: ChildDeps) -> ToolWork:
     """Return which calls run here and which begin child runs."""
     here = [item for item in ready if item.tool.spec.delegates is None]
     starts = tuple([item.start for item in here])
@@ -118,7 +118,7 @@ def _make_not_started(call: Call, error: UsageError) -> ToolCallError:
     )
 
 
-def _select_tools(names: Sequence[str], deps: EngineDeps) -> list[str]:
+def _select_tools(names: Sequence[str], deps: ChildDeps) -> list[str]:
     """Return the names of the tools that an allowlist selects. Raise UsageError if one does not exist."""
     try:
         return [tool.spec.name for tool in deps.tools.select(names)]
@@ -131,7 +131,7 @@ def _select_tools(names: Sequence[str], deps: EngineDeps) -> list[str]:
         raise
 
 
-async def _begin_child(item: ReadyCall, run: OwnedRun, deps: EngineDeps) -> tuple[AgentSpawn, NewChild]:
+async def _begin_child(item: ReadyCall, run: OwnedRun, deps: ChildDeps) -> tuple[AgentSpawn, NewChild]:
     state, order, role = run.state, item.arguments, item.tool.spec.delegates
     assert isinstance(order, Order), f"`{item.call.name}` delegates without saying to whom"
     assert role is not None, f"`{item.call.name}` delegates"
@@ -143,8 +143,8 @@ async def _begin_child(item: ReadyCall, run: OwnedRun, deps: EngineDeps) -> tupl
     deps.models.resolve(agent.model, agent.provider)
     wanted_tools = _select_tools(agent.tools, deps)
     lineage = make_lineage(state, item.call.call_id, role)
-    session = await _find_session(agent.name, run, deps) if role == "send" else SessionId(deps.ids("ses"))
-    seconds_left = None if state.deadline is None else max(1.0, state.deadline - deps.clock.now())
+    session = await _find_session(agent.name, run, deps) if role == "send" else SessionId(run.worker.ids("ses"))
+    seconds_left = None if state.deadline is None else max(1.0, state.deadline - run.worker.clock.now())
     timeout_seconds = deps.timeouts.agents or None
     child = _Child(
         agent=agent,
@@ -158,7 +158,7 @@ async def _begin_child(item: ReadyCall, run: OwnedRun, deps: EngineDeps) -> tupl
     return await _make_child(child, run, deps, item.start.arguments, withheld)
 
 
-async def _find_agent(role: Role, order: Order, state: RunState, deps: EngineDeps) -> AgentSpec:
+async def _find_agent(role: Role, order: Order, state: RunState, deps: ChildDeps) -> AgentSpec:
     """Return the agent that an order names, before it is narrowed."""
     if role == "spawn" and order.agent in (None, state.agent.name):
         return copy_agent(state.agent, order)
@@ -180,17 +180,17 @@ async def _find_agent(role: Role, order: Order, state: RunState, deps: EngineDep
 async def _make_child(
     child: _Child,
     run: OwnedRun,
-    deps: EngineDeps,
+    deps: ChildDeps,
     arguments: str = "",
     withheld: tuple[str, ...] = (),
     end: Outcome | None = None,
 ) -> tuple[AgentSpawn, NewChild]:
-    state, now, lineage = run.state, deps.clock.now(), child.lineage
+    state, now, lineage = run.state, run.worker.clock.now(), child.lineage
     workspace = _real_path(str(deps.workspace(state.agent)))
     agent = narrow_agent(_resolve_paths(child.agent), _resolve_paths(state.agent), workspace, child.deadline)
     is_same = agent.name == state.agent.name
     agent_id = run.origin.agent_id if is_same else await deps.agents.identity(agent.name)
-    origin = Origin(RunId(deps.ids("run")), child.session_id, agent_id, run.origin.run_id)
+    origin = Origin(RunId(run.worker.ids("run")), child.session_id, agent_id, run.origin.run_id)
     expires_at = None if child.timeout_seconds is None else now + child.timeout_seconds
     event = AgentSpawn(
         call_id=lineage.call_id,
@@ -253,7 +253,7 @@ def _list_waiting_agents(state: RunState) -> tuple[str, ...]:
     return (*above, state.agent.name)
 
 
-async def _find_session(agent: str, run: OwnedRun, deps: EngineDeps) -> SessionId:
+async def _find_session(agent: str, run: OwnedRun, deps: ChildDeps) -> SessionId:
     """Return the session for messages from this session to an agent, or another one if that was deleted or belongs
     to another user."""
     for number in count():
@@ -276,12 +276,15 @@ def _derive_uuid(name: str) -> str:
 
 
 async def manage_children(
-    task: CollectChildren | SignalChildren | NotifyResumed | Evaluate, run: OwnedRun, deps: EngineDeps
+    task: CollectChildren | SignalChildren | NotifyResumed | Evaluate,
+    run: OwnedRun,
+    deps: ChildDeps,
+    tools: ToolDeps,
 ) -> None:
     """Collect, signal or notify relatives of the run, or begin its evaluation."""
     match task:
         case CollectChildren(calls):
-            run.record(*await _collect_results(calls, run, deps))
+            run.record(*await _collect_results(calls, run, tools))
         case SignalChildren():
             await _signal_children(task, run)
         case NotifyResumed():
@@ -290,14 +293,14 @@ async def manage_children(
             await _begin_evaluation(task, run, deps)
 
 
-async def _collect_results(calls: Sequence[Call], run: OwnedRun, deps: EngineDeps) -> tuple[EventData, ...]:
+async def _collect_results(calls: Sequence[Call], run: OwnedRun, deps: ToolDeps) -> tuple[EventData, ...]:
     """Return the results of these calls, from the outcomes of their child runs."""
     results: list[EventData] = []
     for call in calls:
         child, tool = run.state.tree.children[call.call_id], deps.tools.find(call.name)
         result, timed_out = read_outcome(child)
         kind: CallErrorKind = "timeout" if timed_out else "failed"
-        elapsed = max(0, round((deps.clock.now() - child.began_at) * 1000))
+        elapsed = max(0, round((run.worker.clock.now() - child.began_at) * 1000))
         if tool is None:  # the tool no longer exists, so no hook applies
             error = ToolCallError(call.call_id, call.name, "failed", result.content, elapsed, cause="child")
             results.append(error)
@@ -389,7 +392,7 @@ async def _notify_resumed(run: OwnedRun) -> None:
 # ── Evaluation ──
 
 
-async def _begin_evaluation(step: Evaluate, run: OwnedRun, deps: EngineDeps) -> None:
+async def _begin_evaluation(step: Evaluate, run: OwnedRun, deps: ChildDeps) -> None:
     """Begin the run that evaluates this one, or record why there is none."""
     role: Role = step.role
     names = (f"@{role}-{number}" for number in count(len(run.state.tree.children)))
@@ -399,7 +402,7 @@ async def _begin_evaluation(step: Evaluate, run: OwnedRun, deps: EngineDeps) -> 
         agent = await deps.agents.get_agent(step.agent, run.state.agent)
         deps.models.resolve(agent.model, agent.provider)
         deps.tools.select(agent.tools, agent)
-        seconds, session = EVALUATION_SECONDS, SessionId(deps.ids("ses"))
+        seconds, session = EVALUATION_SECONDS, SessionId(run.worker.ids("ses"))
         child = _Child(
             agent=agent,
             message=message,

@@ -17,7 +17,7 @@ from treadle.domain.excerpts import place_excerpt
 from treadle.domain.messages import Image, make_sendable
 from treadle.domain.secret_refs import find_secret_names, resolve_secret_refs
 from treadle.engine.call_failures import CallFailure, describe_exception
-from treadle.engine.deps import EngineDeps
+from treadle.engine.deps import ToolDeps
 from treadle.engine.interruption import Interruption
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.questions import ask_during_call
@@ -31,7 +31,7 @@ from treadle.ports.vault import SecretRefused, TextStream, VaultError
 logger = logging.getLogger(__name__)
 
 
-async def run_tools(ready: list[ReadyCall], run: OwnedRun, deps: EngineDeps) -> None:
+async def run_tools(ready: list[ReadyCall], run: OwnedRun, deps: ToolDeps) -> None:
     """Run the calls concurrently and record each result as its call ends."""
     if not ready:
         return
@@ -81,13 +81,13 @@ class RunningCall:
         "item",
     )
 
-    def __init__(self, item: ReadyCall, run: OwnedRun, deps: EngineDeps) -> None:
+    def __init__(self, item: ReadyCall, run: OwnedRun, deps: ToolDeps) -> None:
         self.item = item
         self._run = run
         self._deps = deps
         self._loop = asyncio.get_running_loop()
-        self._clock = deps.clock
-        self._started_at = deps.clock.monotonic()
+        self._clock = run.worker.clock
+        self._started_at = run.worker.clock.monotonic()
         self._timeout = _timeout(item, deps)
         self._output: LiveOutput | None = None
         """What it has printed so far; made when it first prints something."""
@@ -98,7 +98,7 @@ class RunningCall:
 
     async def run_to_end(self) -> tuple[EventData, ...]:
         """Run the tool within its timeout and return the events that end the call. The last one is its result."""
-        limit = Interruption(self._deps.timers, None if self._timeout is None else self._time_left)
+        limit = Interruption(self._run.worker.timers, None if self._timeout is None else self._time_left)
         name, failure = self.item.call.name, PLAIN_FAILURE
         try:
             result = _check_result(await self.item.tool.run(self._resolve_arguments(), self._make_context()))
@@ -132,7 +132,7 @@ class RunningCall:
         finally:
             limit.close()
             if self._output is not None:
-                self._deps.hub.set_live_output(self._run.origin.run_id, self.item.call.call_id, None)
+                self._run.worker.hub.set_live_output(self._run.origin.run_id, self.item.call.call_id, None)
         return await finish_call(self.item, result, self._elapsed_ms(), self._run, self._deps, failure)
 
     def _make_context(self) -> ToolContext:
@@ -145,7 +145,7 @@ class RunningCall:
             progress=self._report_progress,
             agent=agent.name,
             user=self._run.state.owner,
-            deps=self._deps.tool_deps,
+            deps=self._deps.program_deps,
         )
         needs = self.item.tool.spec.needs
         if not needs:
@@ -165,7 +165,7 @@ class RunningCall:
             report=self._run.record,
             recall=partial(self._deps.results.read, origin.session_id),
             search_memory=self._search_memory,
-            new_memory_id=partial(self._deps.ids, "mem"),
+            new_memory_id=partial(self._run.worker.ids, "mem"),
             load_skill=partial(self._deps.agent_context.load, agent),
             ask=self.ask,
             find_tools=partial(find_hidden_tools, self._run.state.tools),
@@ -190,7 +190,7 @@ class RunningCall:
 
     def _make_redactor(self) -> Callable[[str], str]:
         """Return a function that redacts text with the current secrets. A tool may call it from a thread."""
-        redactor = self._deps.vault.redactor
+        redactor = self._run.worker.vault.redactor
         return lambda text: redactor.redact(text).text
 
     def _resolve_arguments(self) -> Any:
@@ -204,7 +204,7 @@ class RunningCall:
         call = self.item.call
         try:
             tool = self.item.tool.spec.name
-            [value, *_] = [self._deps.vault.reveal(secret, name, tool) for name in self._list_grantees()]
+            [value, *_] = [self._run.worker.vault.reveal(secret, name, tool) for name in self._list_grantees()]
         except SecretRefused as error:
             self._run.record(SecretDenied(secret, call.name, call.call_id, error.reason))
             raise
@@ -214,7 +214,7 @@ class RunningCall:
     def _read_secrets(self) -> dict[str, str]:
         call = self.item.call
         tool = self.item.tool.spec.name
-        first, *others = [self._deps.vault.read_granted_secrets(name, tool) for name in self._list_grantees()]
+        first, *others = [self._run.worker.vault.read_granted_secrets(name, tool) for name in self._list_grantees()]
         granted = {name: first[name] for name in first if all(name in other for other in others)}
         self._run.record(*(SecretUsed(name, call.name, call.call_id) for name in granted))
         return granted
@@ -229,7 +229,7 @@ class RunningCall:
         self._questions += 1
         self._asking_since = self._clock.monotonic()
         try:
-            return await ask_during_call(self._run, self._deps, self.item.call, self._questions, question, options)
+            return await ask_during_call(self._run, self.item.call, self._questions, question, options)
         finally:
             self._started_at += self._clock.monotonic() - self._asking_since
             self._asking_since = None
@@ -248,11 +248,11 @@ class RunningCall:
     def _show(self, text: str) -> None:
         call = self.item.call
         if self._redaction is None:
-            self._redaction = self._deps.vault.redactor.stream()
+            self._redaction = self._run.worker.vault.redactor.stream()
         text = self._redaction.feed(text)
         if self._output is None:
             self._output = LiveOutput(self._run.origin, call.started, call.call_id)
-            self._deps.hub.set_live_output(self._run.origin.run_id, call.call_id, self._output)
+            self._run.worker.hub.set_live_output(self._run.origin.run_id, call.call_id, self._output)
         offset = self._output.length
         self._output.append(text)
         self._run.show_live(ToolCallProgress(call.started, call.call_id, offset, text), call.started)
@@ -273,7 +273,7 @@ def _check_result(result: Any) -> Observation:
     return result
 
 
-def _timeout(item: ReadyCall, deps: EngineDeps) -> float | None:
+def _timeout(item: ReadyCall, deps: ToolDeps) -> float | None:
     declared = item.tool.spec.timeout
     return (deps.timeouts.default if declared is None else declared) or None
 

@@ -31,7 +31,7 @@ from treadle.domain.limits import MAX_JSON_DEPTH
 from treadle.domain.secret_refs import make_secret_ref
 from treadle.engine.call_failures import CallRefused, make_failure
 from treadle.engine.call_inspection import assess, assess_subjects, check_fault, find_subjects, take_fingerprints
-from treadle.engine.deps import EngineDeps
+from treadle.engine.deps import ToolDeps
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.tool_hooks import BlockedByHook, run_before_hooks, select_hooks
 from treadle.ports.hooks import HookedCall
@@ -63,7 +63,7 @@ class ReadyCall(Struct, frozen=True):
 
 
 async def prepare_calls(
-    calls: tuple[Call, ...], run: OwnedRun, deps: EngineDeps
+    calls: tuple[Call, ...], run: OwnedRun, deps: ToolDeps
 ) -> tuple[list[ReadyCall], list[EventData]]:
     """Return the calls that may run now, and the events that record the others."""
     ready: list[ReadyCall] = []
@@ -79,7 +79,7 @@ async def prepare_calls(
 
 
 async def _prepare_each(
-    calls: tuple[Call, ...], ready: list[ReadyCall], refused: list[EventData], run: OwnedRun, deps: EngineDeps
+    calls: tuple[Call, ...], ready: list[ReadyCall], refused: list[EventData], run: OwnedRun, deps: ToolDeps
 ) -> None:
     for number, call in enumerate(calls):
         if number % CALLS_PER_TURN == CALLS_PER_TURN - 1:
@@ -108,7 +108,7 @@ def _select_concurrent(ready: list[ReadyCall], run: OwnedRun) -> list[ReadyCall]
     return concurrent
 
 
-async def _prepare(call: Call, run: OwnedRun, deps: EngineDeps) -> ReadyCall:
+async def _prepare(call: Call, run: OwnedRun, deps: ToolDeps) -> ReadyCall:
     tool = deps.tools.find(call.name, run.state.agent)
     if tool is None:
         text = f"The tool `{call.name}` is no longer available. Continue without it."
@@ -122,7 +122,7 @@ async def _prepare(call: Call, run: OwnedRun, deps: EngineDeps) -> ReadyCall:
     if approval is None:
         text, arguments = await _apply_hooks(call, tool, call.use.arguments, run, deps)
         if tool.spec.asks_a_person:
-            raise _make_question(call, arguments, run, deps)
+            raise _make_question(call, arguments, run)
         subjects = await assess_subjects(call, tool, arguments, run, deps)
         if subjects.caution is not None or subjects.concern is not None or not permits_everything(run.state):
             await _check_permission(call, tool, subjects, text, run, deps)
@@ -149,7 +149,7 @@ async def _make_approved(
     arguments: Any,
     files: tuple[FileFingerprint, ...],
     run: OwnedRun,
-    deps: EngineDeps,
+    deps: ToolDeps,
 ) -> ReadyCall:
     """Return the approved call, ready to run, with the private places that its approval covers.
 
@@ -166,7 +166,7 @@ async def _make_approved(
     return msgspec.structs.replace(ready, approved=concern.places)
 
 
-async def _apply_hooks(call: Call, tool: Tool, text: str, run: OwnedRun, deps: EngineDeps) -> tuple[str, Any]:
+async def _apply_hooks(call: Call, tool: Tool, text: str, run: OwnedRun, deps: ToolDeps) -> tuple[str, Any]:
     """Return the arguments as the hooks leave them, as text and decoded."""
     arguments = _parse(call, tool, text)
     if not (deps.hooks or run.state.agent.hooks):
@@ -182,7 +182,7 @@ async def _apply_hooks(call: Call, tool: Tool, text: str, run: OwnedRun, deps: E
     if changed is hooked_call:
         return text, arguments
     text = msgspec.json.encode(changed.arguments).decode()
-    if deps.vault.redactor.redact(text).names:
+    if run.worker.vault.redactor.redact(text).names:
         reason = (
             "a hook has put the value of a secret into its arguments. Go on without this call, and tell the user."
         )
@@ -257,15 +257,15 @@ def make_hooked_call(call: Call, tool: Tool, text: str, run: OwnedRun) -> Hooked
     )
 
 
-def _make_question(call: Call, arguments: Any, run: OwnedRun, deps: EngineDeps) -> CallRefused:
+def _make_question(call: Call, arguments: Any, run: OwnedRun) -> CallRefused:
     if not has_reviewer(run.state):
         return CallRefused(ToolCallError(call.call_id, call.name, "denied", NO_ONE_TO_ASK, cause="no_user"))
     options = tuple(getattr(arguments, "options", ()) or ())
-    return CallRefused(ClarifyRequested(call.call_id, str(arguments.question), options, _compute_expiry(run, deps)))
+    return CallRefused(ClarifyRequested(call.call_id, str(arguments.question), options, _compute_expiry(run)))
 
 
 async def _check_permission(
-    call: Call, tool: Tool, subjects: Subjects, text: str, run: OwnedRun, deps: EngineDeps
+    call: Call, tool: Tool, subjects: Subjects, text: str, run: OwnedRun, deps: ToolDeps
 ) -> None:
     """Return if the call may run now. Raise CallRefused with a denial or with the request for an approval."""
     ruling = rule_on_call(run.state, tool.spec, subjects)
@@ -284,13 +284,13 @@ async def _check_permission(
             await check_fault(call, tool, subjects, arguments, run, deps)
             raise CallRefused(
                 ApprovalRequested(
-                    approval_id=ApprovalId(deps.ids("apr")),
+                    approval_id=ApprovalId(run.worker.ids("apr")),
                     call_id=call.call_id,
                     name=call.name,
                     arguments=text,
                     reason=_explain_approval(ruling, subjects.concern),
                     pattern=subjects.pattern,
-                    expires_at=_compute_expiry(run, deps),
+                    expires_at=_compute_expiry(run),
                     concern=None if subjects.concern is None else subjects.concern.kind,
                     places=() if subjects.concern is None else subjects.concern.places,
                     destructive=subjects.destructive,
@@ -315,6 +315,6 @@ def _deny_unreviewed(call: Call, reason: str, concern: Concern | None) -> ToolCa
     return msgspec.structs.replace(denied, excerpt=(end - len(reason), end), concern=kind)
 
 
-def _compute_expiry(run: OwnedRun, deps: EngineDeps) -> Instant | None:
+def _compute_expiry(run: OwnedRun) -> Instant | None:
     lifetime = run.state.agent.approvals.expires_seconds
-    return None if lifetime is None else deps.clock.now() + lifetime
+    return None if lifetime is None else run.worker.clock.now() + lifetime

@@ -12,7 +12,7 @@ from treadle.domain.excerpts import Excerpt
 from treadle.domain.limits import MAX_RESULT_CHARACTERS, MAX_RESULT_IMAGES
 from treadle.domain.messages import make_sendable
 from treadle.engine.call_failures import CallFailure
-from treadle.engine.deps import EngineDeps
+from treadle.engine.deps import ToolDeps
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.tool_hooks import BlockedByHook, run_after_hooks, select_hooks
 from treadle.engine.tool_preparation import ReadyCall, make_blocked, make_hooked_call
@@ -27,7 +27,7 @@ async def finish_call(
     result: Observation,
     elapsed_ms: int,
     run: OwnedRun,
-    deps: EngineDeps,
+    deps: ToolDeps,
     failure: CallFailure = PLAIN_FAILURE,
 ) -> tuple[EventData, ...]:
     """Return the events that end a call, from its result. `failure` holds the facts if the result is an error."""
@@ -43,8 +43,8 @@ async def finish_call(
         note = _note_edit(item, run)
         content = f"{note}{content}"
     events: list[EventData] = []
-    if not deps.vault.redactor.is_idle:
-        content = _redact(content, call.call_id, deps, events)
+    if not run.worker.vault.redactor.is_idle:
+        content = _redact(content, call.call_id, run, events)
     truncation = None
     if len(content) > MIN_RESULT_CHARACTERS and len(content) > (limit := max_result_characters(run.state)):
         truncation = Truncation(len(content), *compute_shown_lengths(limit))
@@ -84,16 +84,16 @@ def limit_result(result: Observation) -> Observation:
     return msgspec.structs.replace(result, content=content, images=images)
 
 
-def _redact(content: str, call_id: str, deps: EngineDeps, events: list[EventData]) -> str:
+def _redact(content: str, call_id: str, run: OwnedRun, events: list[EventData]) -> str:
     """Return the result without secrets. Add an event if it contained some."""
-    redaction = deps.vault.redactor.redact(content)
+    redaction = run.worker.vault.redactor.redact(content)
     if redaction.names:
         events.append(Redacted(redaction.names, "tool_result", call_id))
     return redaction.text
 
 
 async def _truncate(
-    content: str, limit: int, call_id: str, run: OwnedRun, deps: EngineDeps, events: list[EventData]
+    content: str, limit: int, call_id: str, run: OwnedRun, deps: ToolDeps, events: list[EventData]
 ) -> str:
     """Store the full result, add an event, and return the part that the model sees."""
     await deps.results.keep(run.origin, call_id, content)
@@ -147,7 +147,7 @@ def _note_edit(item: ReadyCall, run: OwnedRun) -> str:
     return f"[A reviewer edited the arguments: {item.start.arguments}]\n"
 
 
-async def _apply_hooks(item: ReadyCall, result: Observation, run: OwnedRun, deps: EngineDeps) -> Observation:
+async def _apply_hooks(item: ReadyCall, result: Observation, run: OwnedRun, deps: ToolDeps) -> Observation:
     """Return the result after all hooks of the call. Raise `BlockedByHook` if one withholds it."""
     hooks = select_hooks(deps.hooks, item.tool.spec, deps.agent_hooks(run.state.agent))
     if not hooks:

@@ -14,7 +14,7 @@ from treadle.core.state import RunState, new_state
 from treadle.core.tools.permissions import permits_everything
 from treadle.domain import events as e
 from treadle.domain.envelope import Event
-from treadle.engine.deps import EngineDeps, ToolTimeouts
+from treadle.engine.deps import ChildDeps, EngineDeps, ModelDeps, SessionDeps, ToolDeps, ToolTimeouts, Worker
 from treadle.engine.event_hub import EventHub
 from treadle.engine.isolation import NoIsolation
 from treadle.engine.loop import advance
@@ -76,28 +76,36 @@ class Player:
         time, queued = RecordedTime(script), _find_queued(recorded)
         models = RecordedModels(script, queued.agent, queued.credits_per_dollar)
         self._hub = EventHub(time, lambda prefix: f"{prefix}_live", lambda run_id, at: None)
+        tools, timeouts, memories = self._tools, _make_timeouts(recorded), RecordedMemories(script)
+        context, sessions = RecordedAgentContext(script), RecordedSessions(script)
         self._deps = EngineDeps(
-            journal=self._journal,
-            hub=self._hub,
-            models=models,
-            tools=self._tools,
-            clock=time,
-            ids=time,
-            random=models.client.draw_random,
-            worker="replay",
-            timeouts=_make_timeouts(recorded),
-            transcripts=_make_transcripts(recorded, carried),
-            timers=self._timers,
-            hooks=(RecordedHook(script),) if has_hooks(script) else (),
-            vault=RecordedVault(script),
-            approvals=RecordedApprovals(script),
-            memories=RecordedMemories(script),
-            agent_context=RecordedAgentContext(script),
-            sessions=RecordedSessions(script),
-            agents=RecordedAgents(script),
+            worker=Worker(
+                name="replay",
+                journal=self._journal,
+                hub=self._hub,
+                clock=time,
+                ids=time,
+                random=models.client.draw_random,
+                vault=RecordedVault(script),
+                timers=self._timers,
+                transcripts=_make_transcripts(recorded, carried),
+                adopt=self._adopt,
+            ),
+            models=ModelDeps(models, tools, context),
+            tools=ToolDeps(
+                tools=tools,
+                timeouts=timeouts,
+                hooks=(RecordedHook(script),) if has_hooks(script) else (),
+                approvals=RecordedApprovals(script),
+                memories=memories,
+                agent_context=context,
+            ),
+            children=ChildDeps(
+                models=models, tools=tools, timeouts=timeouts, agents=RecordedAgents(script), sessions=sessions
+            ),
+            session=SessionDeps(models, sessions, memories=memories),
             find_answer_error=RecordedAnswers(script).find_error,
             isolation=NoIsolation(),
-            adopt=self._adopt,
         )
         self._is_command = queued.command is not None
 

@@ -17,7 +17,7 @@ from treadle.domain.errors import UsageError
 from treadle.domain.ids import Instant, RunId
 from treadle.domain.models import Prices, Profile
 from treadle.domain.tools import ToolSpec
-from treadle.engine.deps import EngineDeps
+from treadle.engine.deps import ChildDeps, EngineDeps, ModelDeps, SessionDeps, ToolDeps, Worker
 from treadle.engine.event_hub import EventHub
 from treadle.engine.loop import advance
 from treadle.engine.null_ports import NoVault
@@ -123,19 +123,20 @@ class SimulatedProcess:
             world.ids,
             SqliteAccounts(writer, world.clock),
         )
+        results = SqliteResults(writer)
         self.deps = EngineDeps(
-            journal=self.journal,
-            hub=self.hub,
-            models=models,
-            tools=tools,
-            clock=world.clock,
-            ids=world.ids,
-            random=world.chance.random,
-            worker=name,
-            approvals=approvals,
-            results=SqliteResults(writer),
-            sessions=sessions,
-            agents=SimulatedAgents(),
+            worker=Worker(
+                name=name,
+                journal=self.journal,
+                hub=self.hub,
+                clock=world.clock,
+                ids=world.ids,
+                random=world.chance.random,
+            ),
+            models=ModelDeps(models, tools),
+            tools=ToolDeps(tools, approvals=approvals, results=results),
+            children=ChildDeps(models, tools, agents=SimulatedAgents(), sessions=sessions),
+            session=SessionDeps(models, sessions, results),
         )
 
     async def start(self) -> None:
