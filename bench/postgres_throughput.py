@@ -10,7 +10,6 @@ the last step, is shown too."""
 import argparse
 import asyncio
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -26,7 +25,7 @@ from msgspec import Struct
 from bench.contestants.treadle import tool
 from bench.endpoint import serve_endpoint
 from bench.pgserver import open_database, read_cpu_seconds, read_server_cpu
-from bench.service import ROOT, make_home
+from bench.service import make_environment, make_home
 from treadle.api.engine import HostedEngine, create_engine
 from treadle.bootstrap.stores import WorkerShare
 from treadle.config.home import Home
@@ -72,10 +71,10 @@ def start_workers(folder: Path, url: str, number: int, concurrency: int) -> Gene
     """Start `treadle worker` this many times, and yield the process ids."""
     treadle = str(Path(sys.executable).with_name("treadle"))
     command = [treadle, "worker", "--json", "--concurrency", str(concurrency)]
-    known = {"TREADLE_HOME": str(folder / "home"), "PYTHONPATH": f"{folder}:{ROOT}", "TREADLE_DATABASE_URL": url}
+    environment = make_environment(folder) | {"TREADLE_DATABASE_URL": url}
     quiet, told = subprocess.DEVNULL, subprocess.PIPE
     begun = [
-        subprocess.Popen(command, stdout=told, stderr=quiet, cwd=ROOT, env=os.environ | known)
+        subprocess.Popen(command, stdout=told, stderr=quiet, cwd=folder / "home", env=environment)
         for _ in range(number)
     ]
     try:

@@ -23,6 +23,8 @@ from bench.endpoint import serve_endpoint
 from bench.serving import ECHO, PLUGIN, SERVER
 
 ROOT = Path(__file__).parents[1]
+PACKAGES = "packages"
+"""Folder of the installed package. No run can write there."""
 MODEL = "steps-10-tokens-20"
 AGENT = f"""
 name: NAME
@@ -40,13 +42,13 @@ Client = aiohttp.ClientSession
 
 
 def make_home(folder: Path, model_url: str) -> Path:
-    """Create a home with the agents of the bars, whose tool is in the folder like an installed package."""
+    """Create a home with the agents of the bars, whose tool is an installed package."""
     home = folder / "home"
-    plugin = folder / "lookup-1.0.dist-info"
+    plugin = folder / PACKAGES / "lookup-1.0.dist-info"
     plugin.mkdir(parents=True)
     (plugin / "METADATA").write_text("Metadata-Version: 2.1\nName: lookup\nVersion: 1.0\n")
     (plugin / "entry_points.txt").write_text("[treadle.tools]\nlookup = lookup_plugin:lookup\n")
-    (folder / "lookup_plugin.py").write_text(PLUGIN)
+    (plugin.parent / "lookup_plugin.py").write_text(PLUGIN)
     for name, model, approvals in (("a", MODEL, ""), ("asking", "steps-1-tokens-4", "default: ask, via: api")):
         (home / "agents" / name).mkdir(parents=True)
         text = AGENT.replace("NAME", name).replace("MODEL", model)
@@ -55,6 +57,12 @@ def make_home(folder: Path, model_url: str) -> Path:
     provider = f"{{base_url: '{model_url}', api_mode: chat_completions, api_key: x}}"
     (home / "config.yaml").write_text(f"providers: {{fake: {provider}}}\n")
     return home
+
+
+def make_environment(folder: Path) -> dict[str, str]:
+    """Return the environment of a command on the home in this folder. Start it there: Treadle imports nothing from
+    the folder in which it is started."""
+    return os.environ | {"TREADLE_HOME": str(folder / "home"), "PYTHONPATH": f"{folder / PACKAGES}:{ROOT}"}
 
 
 class Server:
@@ -74,8 +82,8 @@ class Server:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            cwd=ROOT,
-            env=os.environ | {"TREADLE_HOME": str(self._home), "PYTHONPATH": f"{self._folder}:{ROOT}"},
+            cwd=self._home,
+            env=make_environment(self._folder),
         )
         assert self.process.stdout is not None
         told = json.loads(self.process.stdout.readline())

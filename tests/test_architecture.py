@@ -58,7 +58,8 @@ SURFACES: dict[str, set[str]] = {
     "tui": {"home_access", "markdown", "terminal"},
     "acp": {"home_access", "terminal"},
     "demo": {"terminal"},
-    "cli": {"acp", "home_access", "http", "markdown", "mcp", "terminal", "tui"},
+    "server": {"home_access", "http", "terminal"},
+    "cli": {"acp", "home_access", "http", "markdown", "mcp", "server", "terminal", "tui"},
 }
 """Surface, or what several surfaces share -> the others that it may import.
 

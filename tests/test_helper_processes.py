@@ -18,7 +18,7 @@ ALLOWED = {
     "models/local/server_processes.py": "names the type of the process that `helper_process` has started",
     "testing/simulation/__main__.py": "a developer's command: spreads its own simulations over the processors",
     "sandbox/git_settings.py": "asks git for the names of settings, which runs nothing that a repository names",
-    "surfaces/cli/sign_in_link.py": "opens the browser that the user has chosen, on the user's own screen",
+    "surfaces/server/sign_in_link.py": "opens the browser that the user has chosen, on the user's own screen",
     "surfaces/terminal/editor.py": "opens the editor that the user has chosen, at the user's own terminal",
 }
 MODULES = {

@@ -185,6 +185,19 @@ class Cluster:
             self.workers.append(self._member(f"worker-{number}", "worker", "--json", *many))
         await asyncio.gather(*(worker.start() for worker in self.workers))
 
+    async def start_group(self, processes: int) -> None:
+        """Start one server with several processes, which execute the runs too."""
+        server = self._member("server-0", "serve", "--processes", str(processes), "--json", "--port", "0")
+        self.servers.append(server)
+        await server.start()
+        self.changed()
+
+    def kill_process(self, pid: int) -> None:
+        """Kill a process of the server."""
+        os.kill(pid, signal.SIGKILL)
+        self.kills.append((time.time(), f"process {pid}"))
+        self._strike(f"process {pid}", pid)
+
     async def end(self) -> None:
         await asyncio.gather(*(member.end() for member in self.members))
         await self.looked()
@@ -227,7 +240,7 @@ class Cluster:
 
     def changed(self) -> None:
         """Record which processes are running now."""
-        there = not self.database_away and any(worker.works for worker in self.workers)
+        there = not self.database_away and any(worker.works for worker in self.workers or self.servers)
         self.changes.append((time.time(), there))
 
     async def restart_database(self, restart: Restart, how: str) -> None:

@@ -231,3 +231,17 @@ def test_a_secret_that_a_tool_logs_is_redacted(tmp_path: Path, restore_loggers: 
     first = json.loads(written.splitlines()[0])
     assert first["message"] == "given [redacted:TOKEN], or [redacted:TOKEN]"
     assert first["error"].endswith("ValueError: cannot use [redacted:TOKEN]")
+
+
+def test_processes_that_share_a_log_file_rotate_it_once_and_lose_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "treadle.log"
+    files = [PrivateLogFile(path, size=1000, kept=50) for _ in range(3)]
+    for number in range(300):
+        files[number % 3].handle(logging.makeLogRecord({"msg": f"line {number:04}"}))
+    for each in files:
+        each.close()
+    written = [*path.parent.glob("treadle.log*")]
+    lines = [text for each in written for text in each.read_text().splitlines()]
+    assert sorted(lines) == [f"line {number:04}" for number in range(300)]
+    assert all(each.stat().st_size <= 1000 for each in written)
+    assert len(written) == 3, "each file was filled before the next"

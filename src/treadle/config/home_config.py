@@ -11,6 +11,7 @@ from treadle.domain.quotas import CreditRate
 from treadle.domain.web_search import WebSearchSettings
 
 DEFAULT_PORT = 8420
+MAX_PROCESSES = 256
 
 
 class Defaults(Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,6 +43,8 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Accepted `Host` headers, besides those of the loopback address."""
     origins: tuple[str, ...] = ()
     """Accepted `Origin` headers of other sites, for example `https://console.example.com`."""
+    processes: int = 1
+    """Processes of `treadle serve` behind the port. More than one needs PostgreSQL."""
     drain_seconds: float = 10.0
     """On PostgreSQL: how long a stopping process waits for its runs to reach a safe point."""
     streams_per_token: int = 64
@@ -51,6 +54,8 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
     are disconnected. They resume with `Last-Event-ID`."""
 
     def __post_init__(self) -> None:
+        if not 1 <= self.processes <= MAX_PROCESSES:
+            raise ValueError(f"processes must be from 1 to {MAX_PROCESSES}, found {self.processes}")
         if self.streams_per_token < 1:
             raise ValueError(f"streams_per_token must be 1 or more, found {self.streams_per_token}")
         if self.stream_memory < MB:

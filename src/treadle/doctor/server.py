@@ -26,6 +26,7 @@ _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 class _Health(Struct):
     status: str
     version: str
+    processes: int | None = None
 
 
 async def describe_server(home: Home, timeout_seconds: float, *, offline: bool) -> DoctorFinding:
@@ -58,9 +59,18 @@ async def describe_server(home: Home, timeout_seconds: float, *, offline: bool) 
         health = msgspec.json.decode(answer.body, type=_Health)
     except msgspec.DecodeError:
         return DoctorFinding(ABOUT, "note", f"something other than Treadle answers on {where}", _OTHER)
-    return DoctorFinding(
-        ABOUT, "ok", f"a Treadle server (version {health.version[:MAX_VERSION]}) answers on {where}"
-    )
+    return DoctorFinding(ABOUT, "ok", f"a Treadle server ({_describe(health)}) answers on {where}")
+
+
+def _describe(health: _Health) -> str:
+    version = f"version {health.version[:MAX_VERSION]}"
+    match health.processes:
+        case None:
+            return version
+        case 1:
+            return f"{version}, 1 process is ready"
+        case number:
+            return f"{version}, {number} processes are ready"
 
 
 async def _find_running(home: Home) -> str | None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from treadle.operations.service import LocalService
     from treadle.operations.sign_in_service import SignInService
     from treadle.operations.skill_approvals import SkillApprovals
-    from treadle.operations.system_facts import SystemFacts
+    from treadle.operations.system_facts import ProcessView, SystemFacts
     from treadle.operations.token_service import TokenService
     from treadle.ports.access import IdempotencyStore
     from treadle.ports.approvals import ApprovalRecord
@@ -158,6 +158,8 @@ class Context:
     readiness: "Readiness" = _ABSENT
     overview: "Overview" = _ABSENT
     system: "SystemFacts" = _ABSENT
+    list_processes: "Callable[[], Sequence[ProcessView]]" = tuple
+    """Returns the processes of the server, if it has several."""
     skills: "SkillApprovals" = _ABSENT
     encode_request: "Callable[[str, ModelRequest], bytes]" = _ABSENT
     """Return the body of a request in a wire format."""

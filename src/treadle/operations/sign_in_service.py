@@ -13,8 +13,8 @@ from typing import NamedTuple
 from treadle.domain.access import OWNER, Principal
 from treadle.domain.errors import StoreError
 from treadle.domain.ids import Instant
-from treadle.operations.token_service import TokenService
-from treadle.ports.access import SignIn, SignInStore
+from treadle.operations.token_service import OwnAccessChanges, TokenService
+from treadle.ports.access import AccessChanges, SignIn, SignInStore
 from treadle.ports.clock import Clock, Ids
 
 logger = logging.getLogger(__name__)
@@ -51,8 +51,9 @@ class SignInService:
         self._known: dict[bytes, tuple[float, SignIn]] = {}
         self._streams: dict[bytes, set[Callable[[], None]]] = {}
         self._watcher: asyncio.Task[None] | None = None
-        self._ended = 0
-        """Number of ended sign-ins. Lookups that started before one are not cached."""
+        self.changes: AccessChanges = OwnAccessChanges()
+        """What ends access. Lookups that started before a change are not cached."""
+        self._seen_changes = 0
 
     async def make_code(self) -> str:
         """Return a new code that signs in once as the owner of the home."""
@@ -92,13 +93,13 @@ class SignInService:
         digest = _digest(cookie)
         if (sign_in := await self._find(digest)) is not None:
             await self._store.remove(sign_in.sign_in_id)
-        self._forget()
+        self.changes.add()
         self._cut(digest)
 
     async def end_all(self, principal: Principal) -> int:
         """End all sign-ins of a token, or of the owner of the home. Return how many there were."""
         ended = await self._store.remove_all(principal.token_id)
-        self._forget()
+        self.changes.add()
         await self._cut_ended()
         return ended
 
@@ -123,12 +124,15 @@ class SignInService:
 
     async def _find(self, digest: bytes) -> SignIn | None:
         now = self._clock.monotonic()
+        changes = self.changes.count()
+        if changes != self._seen_changes:
+            self._seen_changes = changes
+            self._known.clear()
         looked_up, found = self._known.get(digest, (0.0, None))
         if found is not None and now - looked_up < FRESH_SECONDS:
             return found
-        ended = self._ended
         found = await self._store.find(digest)
-        if found is not None and ended == self._ended:
+        if found is not None and changes == self.changes.count():
             if len(self._known) >= MAX_CACHED:
                 self._known.clear()
             self._known[digest] = (now, found)
@@ -153,10 +157,6 @@ class SignInService:
     def _cut(self, digest: bytes) -> None:
         for cut in tuple(self._streams.get(digest, ())):
             cut()
-
-    def _forget(self) -> None:
-        self._ended += 1
-        self._known.clear()
 
 
 def _make_principal(sign_in: SignIn, now: Instant) -> Principal | None:

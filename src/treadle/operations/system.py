@@ -63,9 +63,11 @@ MODELS = Operation(
 async def show_info(context: Context, request: NoParameters) -> SystemInfo:
     """Get the version of the server and its store.
 
-    Only an administrator sees the home and the process."""
+    Only an administrator sees the home and the processes."""
     info = context.system.info()
-    return info if context.principal.may("admin") else replace(info, home="", process_id=0)
+    if not context.principal.may("admin"):
+        return replace(info, home="", process_id=0)
+    return replace(info, processes=tuple(context.list_processes()))
 
 
 @DOCTOR.handler

@@ -6,6 +6,21 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+ProcessState = Literal["starting", "ready", "leaving"]
+
+
+class ProcessView(Struct, frozen=True):
+    """A process of the server."""
+
+    number: int
+    """From 1. A process and its replacement have the same number."""
+    process_id: int
+    started_at: datetime
+    state: ProcessState
+    """leaving: it accepts no connections and finishes what it has begun."""
+    restarts: int
+    """How often the process with this number has ended unexpectedly."""
+
 
 class SystemInfo(Struct, frozen=True):
     """The server and the store that it works on."""
@@ -16,6 +31,8 @@ class SystemInfo(Struct, frozen=True):
     home: str
     process_id: int
     started_at: datetime
+    processes: tuple[ProcessView, ...] = ()
+    """All processes behind the port. Only an administrator sees them. Empty: it is one process."""
 
 
 FindingState = Literal["ok", "set", "note", "wrong"]

@@ -17,7 +17,7 @@ from treadle.domain.errors import StoreError, UnknownToken, UsageError
 from treadle.domain.ids import Instant, TokenId
 from treadle.domain.users import UserId, check_user
 from treadle.operations.schemas import instant
-from treadle.ports.access import CreateToken, TokenRecord, Tokens
+from treadle.ports.access import AccessChanges, CreateToken, TokenRecord, Tokens
 from treadle.ports.clock import Clock, Ids
 
 logger = logging.getLogger(__name__)
@@ -39,6 +39,19 @@ class CreatedToken(Struct, frozen=True):
     secret: str
 
 
+class OwnAccessChanges:
+    """Implements `AccessChanges` for a process that shares its port with no other."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def count(self) -> int:
+        return self._count
+
+    def add(self) -> None:
+        self._count += 1
+
+
 class TokenService:
     """Creates, resolves and revokes access tokens."""
 
@@ -49,8 +62,9 @@ class TokenService:
         self._known: dict[bytes, tuple[float, TokenRecord]] = {}
         self._streams: dict[TokenId, tuple[bytes, set[Callable[[], None]]]] = {}
         self._watcher: asyncio.Task[None] | None = None
-        self._revoked = 0
-        """Number of revocations. Lookups that started before one are not cached."""
+        self.changes: AccessChanges = OwnAccessChanges()
+        """What ends access. Lookups that started before a change are not cached."""
+        self._seen_changes = 0
 
     async def create(self, request: CreateToken) -> CreatedToken:
         """Create a token. Raise UsageError if the request is invalid."""
@@ -103,8 +117,7 @@ class TokenService:
             if token_id in known:
                 raise UsageError(f"{token_id} (`{known[token_id].name}`) is revoked already.")
             raise UnknownToken(f"There is no token {token_id}. `treadle tokens list` shows all tokens.")
-        self._revoked += 1
-        self._known.clear()
+        self.changes.add()
         self._cut(token_id)
 
     @contextmanager
@@ -170,12 +183,15 @@ class TokenService:
 
     async def _record(self, digest: bytes) -> TokenRecord | None:
         now = self._clock.monotonic()
+        changes = self.changes.count()
+        if changes != self._seen_changes:
+            self._seen_changes = changes
+            self._known.clear()
         looked_up, record = self._known.get(digest, (0.0, None))
         if record is not None and now - looked_up < FRESH_SECONDS:
             return record
-        revoked = self._revoked
         record = await self._tokens.find(digest)
-        if record is not None and revoked == self._revoked:
+        if record is not None and changes == self.changes.count():
             if len(self._known) >= MAX_CACHED_TOKENS:
                 self._known.clear()
             self._known[digest] = (now, record)

@@ -30,6 +30,15 @@ class CreateToken(Struct, frozen=True, forbid_unknown_fields=True):
     request that names none remembers nothing, and continues no session of them."""
 
 
+class AccessChanges(Protocol):
+    """Counts what ends access before its time, such as a revoked token or a sign-out, in all processes that share a
+    port."""
+
+    def count(self) -> int: ...
+
+    def add(self) -> None: ...
+
+
 class TokenRecord(Struct, frozen=True):
     """An access token as it is stored. The token itself is never stored, only its digest."""
 

@@ -73,6 +73,19 @@ def start_command_helper(module: str, *arguments: str) -> None:
     )
 
 
+async def start_server_process(module: str, *arguments: str, pass_fds: Sequence[int]) -> Process:
+    """Start a module that continues the work of a command, in a session of its own, with a pipe for all that it
+    writes. It has the same folder and the same environment."""
+    return await asyncio.create_subprocess_exec(
+        *make_helper_command(module, *arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=pass_fds,
+        start_new_session=True,
+    )
+
+
 async def start_piped_helper(module: str, *arguments: str) -> Process:
     """Start a module in a session of its own, with pipes for its input, its output and its errors."""
     return await asyncio.create_subprocess_exec(

@@ -52,7 +52,8 @@ class EngineTelemetry:
                 self.metrics.adopt(record.origin.run_id, record.status)
             watchers.append(self.metrics)
         if self._settings.log_file or self._settings.log_json:
-            install_log(opened, self._settings, self._prepare_home, JsonLogFormatter(self._vault, self._runs))
+            formatter = JsonLogFormatter(self._vault, self._runs, self._settings.process)
+            install_log(opened, self._settings, self._prepare_home, formatter)
             watchers.append(self._runs)
         if self._settings.traces:
             watchers.append(self._begin_traces(opened))

@@ -3,7 +3,7 @@
 Names that users choose become labels, so their number is limited: the rest are counted as `other`."""
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 OTHER = "other"
@@ -153,6 +153,29 @@ def render_page(families: Iterable[Family | Histogram]) -> bytes:
     """Return all families as they are sent."""
     lines = [line for family in families for line in family.lines()]
     return ("\n".join(lines) + "\n").encode("utf-8", "replace")
+
+
+def merge_pages(pages: Mapping[str, bytes]) -> bytes:
+    """Return the pages of several processes as one. Each value has the label `process`: the name of its page."""
+    families: dict[str, tuple[list[str], list[str]]] = {}
+    for process, page in pages.items():
+        label, values = f'process="{_escape(process)}"', list[str]()
+        for line in page.decode().splitlines():
+            if line.startswith("# HELP "):
+                header, values = families.setdefault(line.split(" ", 3)[2], ([], []))
+                header[:] = [line]
+            elif line.startswith("# TYPE "):
+                families[line.split(" ", 3)[2]][0][1:] = [line]
+            elif line:
+                values.append(_add_label(line, label))
+    lines = [line for header, values in families.values() for line in (*header, *values)]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _add_label(line: str, label: str) -> str:
+    name = line[: min(at for at in (line.find("{"), line.find(" ")) if at >= 0)]
+    rest = line[len(name) :]
+    return f"{name}{{{label},{rest[1:]}" if rest.startswith("{") else f"{name}{{{label}}}{rest}"
 
 
 def _render_header(name: str, help_text: str, kind: str) -> tuple[str, str]:

@@ -2,11 +2,14 @@
 
 The run of a line comes with the record, or from the task that logs it."""
 
+import fcntl
 import logging
 import os
 import re
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from io import TextIOWrapper
@@ -134,16 +137,19 @@ class JsonLogFormatter(logging.Formatter):
     """Formats a record as one line of JSON, without terminal control characters and without secrets of the
     vault."""
 
-    def __init__(self, vault: Vault, runs: RunLog) -> None:
+    def __init__(self, vault: Vault, runs: RunLog, process: int | None = None) -> None:
+        """`process`: the number of this process, if the server has several."""
         super().__init__()
         self._vault = vault
         self._runs = runs
+        self._process = {} if process is None else {"process": process}
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
             "time": _format_time(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
+            **self._process,
             "message": self._redact(record.getMessage()),
         }
         line |= {name: self._redact(value) for name, value in self._find_run_fields(record).items()}
@@ -165,6 +171,12 @@ class JsonLogFormatter(logging.Formatter):
         return shown if len(shown) <= MAX_TEXT_CHARS else f"{shown[:MAX_TEXT_CHARS]}… ({len(shown)} characters)"
 
 
+def make_log_line(logger_name: str, message: str, **fields: object) -> str:
+    """Return a line of the log about a process that has no vault, and therefore no secrets."""
+    line = {"time": _format_time(time.time()), "level": "info", "logger": logger_name, **fields, "message": message}
+    return escape_unprintable(msgspec.json.encode(line).decode())
+
+
 def escape_unprintable(line: str) -> str:
     """Return an equivalent line of JSON in which unprintable characters are escaped."""
     if line.isascii() and "\x7f" not in line:
@@ -180,7 +192,9 @@ def _escape(character: str) -> str:
 
 
 class PrivateLogFile(RotatingFileHandler):
-    """A rotating log that only its owner can read."""
+    """A rotating log that only its owner can read.
+
+    Several processes may write to it. One of them rotates it, and the others continue with the new file."""
 
     def __init__(self, path: Path, size: int = FILE_BYTES, kept: int = FILES) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -195,10 +209,42 @@ class PrivateLogFile(RotatingFileHandler):
         return self._latest[1]
 
     def shouldRollover(self, record: logging.LogRecord) -> bool:
-        """Decide like the base class, with one file access instead of three."""
+        """Decide like the base class, with fewer file accesses."""
         if self.stream is None:  # pyright: ignore[reportUnnecessaryComparison] -- it is, between two files
             return False
+        return self._is_full(record) or not self._is_current()
+
+    def doRollover(self) -> None:
+        """Rotate the files, unless another process has done that: then continue with the new file."""
+        with self._lock_files():
+            if self._is_current():
+                super().doRollover()
+                return
+            assert self.stream is not None
+            self.stream.close()
+            self.stream = self._open()
+
+    def _is_full(self, record: logging.LogRecord) -> bool:
+        assert self.stream is not None
         return os.fstat(self.stream.fileno()).st_size + len(self.format(record)) >= self.maxBytes
+
+    def _is_current(self) -> bool:
+        """Return whether the open file is still the one with the name of the log."""
+        assert self.stream is not None
+        try:
+            return os.path.samestat(os.stat(self.baseFilename), os.fstat(self.stream.fileno()))
+        except FileNotFoundError:
+            return False
+
+    @contextmanager
+    def _lock_files(self) -> Generator[None]:
+        """Keep other processes from rotating the files during the block."""
+        folder = os.open(os.path.dirname(self.baseFilename), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Report the first failure only: on a full disk, every line fails."""

@@ -26,6 +26,8 @@ class Telemetry(Struct, frozen=True):
     """Send spans to the collector that the OTEL_ variables name."""
     contents: bool = False
     """Include messages, and the arguments and results of tool calls, in spans."""
+    process: int | None = None
+    """Number of this process in log lines, if the server has several."""
 
     @classmethod
     def from_environment(

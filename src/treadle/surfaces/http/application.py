@@ -18,6 +18,7 @@ from treadle.surfaces.http.mcp_mount import McpMount
 from treadle.surfaces.http.openai import chat, models, responses
 from treadle.surfaces.http.operation_routes import make_operation_routes
 from treadle.surfaces.http.problems import handle_exception
+from treadle.surfaces.http.siblings import Siblings
 
 DESCRIPTION_PATH = openapi.PATH
 HAND_WRITTEN_ROUTES: tuple[Any, ...] = tuple(
@@ -57,16 +58,21 @@ class Application:
             before_request=check_request_allowed,
             exception_handlers={Exception: handle_exception},
             request_max_body_size=MAX_BODY_BYTES,
-            state=State({"context": context, "now": clock.now}),
+            state=State({"context": context, "now": clock.now, "siblings": None}),
             openapi_config=None,
             logging_config=None,
         )
-        self._mcp = McpMount(
-            IdempotencyMiddleware(self.litestar, context.requests, clock),
-            context,
-            context.home if routes is None else None,
-        )
+        self._idempotency = IdempotencyMiddleware(self.litestar, context.requests, clock)
+        self._mcp = McpMount(self._idempotency, context, context.home if routes is None else None)
         self.asgi = BodyLimit(self._mcp)
+
+    def use_siblings(self, siblings: Siblings) -> None:
+        """Serve together with other processes behind the same port."""
+        self._idempotency.hold = siblings.hold
+        self.litestar.state["sign_in_limit"] = sign_in.SharedSignInLimit(siblings.sign_in_failures)
+        state = self.litestar.state
+        state["siblings"] = self._mcp.siblings = siblings
+        state["context"] = replace(state["context"], list_processes=siblings.describe)
 
     async def close(self) -> None:
         """End the sessions of MCP clients."""

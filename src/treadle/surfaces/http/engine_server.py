@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from litestar.handlers import HTTPRouteHandler
+from litestar.types import ASGIApp
 
 from treadle.api.engine import HostedEngine
 from treadle.domain.errors import InvalidState
@@ -42,16 +43,22 @@ async def serve_over_tcp(
 ) -> AsyncGenerator[OpenStreams, None]:
     """Serve callers that have a token, over TCP. Yield the open streams."""
     streams = OpenStreams(streams_per_token, stream_memory)
-    authenticated = TokenAuthentication(
-        app.asgi, streams, app.access, app.sign_ins, (*LOOPBACK_HOSTS, *hosts), origins
-    )
-    served = DashboardFiles(authenticated, authenticated.knows_host) if app.has_pages else authenticated
-    async with serve_sockets(SafeResponses(served), [listener]):
+    async with serve_sockets(authenticate(app, streams, hosts, origins), [listener]):
         try:
             yield streams
         finally:
             await streams.close()
             await app.close()
+
+
+def authenticate(app: Application, streams: OpenStreams, hosts: Sequence[str], origins: Sequence[str]) -> ASGIApp:
+    """Return the application, with the dashboard, for callers that have a token."""
+    authenticated = TokenAuthentication(
+        app.asgi, streams, app.access, app.sign_ins, (*LOOPBACK_HOSTS, *hosts), origins
+    )
+    return SafeResponses(
+        DashboardFiles(authenticated, authenticated.knows_host) if app.has_pages else authenticated
+    )
 
 
 @asynccontextmanager

@@ -8,6 +8,8 @@ import asyncio
 import hashlib
 import logging
 import re
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import cast
 from weakref import WeakValueDictionary
 
@@ -46,6 +48,8 @@ class IdempotencyMiddleware:
         self._clock = clock
         self._locks: WeakValueDictionary[IdempotentRequest, asyncio.Lock] = WeakValueDictionary()
         self._swept_at = 0.0
+        self.hold: Callable[[str], AbstractAsyncContextManager[None]] = _hold_nothing
+        """Keeps other processes behind the same port from handling a request meanwhile."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         key = _read_key(scope)
@@ -61,7 +65,7 @@ class IdempotencyMiddleware:
         if body is None:
             return
         lock = self._locks.setdefault(request_id, asyncio.Lock())
-        async with lock:
+        async with lock, self.hold(_make_name(request_id)):
             await self._respond(request_id, body, scope, receive, send)
 
     async def _respond(
@@ -103,6 +107,18 @@ def submission_key(scope: Scope) -> str | None:
         return None
     request_id = _make_request_id(scope, key)
     return make_journal_key(request_id.token_id, request_id.route, request_id.key)
+
+
+def _make_name(request: IdempotentRequest) -> str:
+    """Return a name for a request that can be that of a file."""
+    parts = "\n".join((request.token_id or "", request.route, request.key))
+    return hashlib.sha256(parts.encode()).hexdigest()
+
+
+def _hold_nothing(name: str) -> AbstractAsyncContextManager[None]:
+    """Hold nothing: no other process handles requests."""
+    del name
+    return nullcontext()
 
 
 def _read_key(scope: Scope) -> str | None:

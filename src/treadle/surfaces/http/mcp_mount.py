@@ -18,6 +18,7 @@ from treadle.operations.operation import LocalCaller
 from treadle.operations.refusal import Refusal
 from treadle.surfaces.http.auth import get_state, send_problem
 from treadle.surfaces.http.open_streams import OpenStreams
+from treadle.surfaces.http.siblings import Siblings
 from treadle.surfaces.mcp.backend import McpBackend
 from treadle.surfaces.mcp.skill_prompts import list_skill_prompts
 
@@ -35,6 +36,8 @@ class McpMount:
     """ASGI application that serves `/mcp`, and passes every other request on."""
 
     def __init__(self, app: ASGIApp, context: Context, home: Path | None) -> None:
+        self.siblings: Siblings | None = None
+        """The processes behind the same port, one of which has each session."""
         self._app = app
         self._context = context
         self._home = home
@@ -49,15 +52,19 @@ class McpMount:
         if find_spec("mcp") is None:
             await send_problem(Refusal(501, "NotInstalled", MISSING), scope, send)
             return
+        if self.siblings is not None:
+            if (owner := self.siblings.find_session_owner(scope)) is not None:
+                await self.siblings.forward(owner, scope, receive, send)
+                return
+            send = self.siblings.mark_session(send)
         if self._starting is None:
             self._starting = asyncio.create_task(self._start())
         state = get_state(scope)
         streams: OpenStreams = state["streams"]
         principal: Principal = state["principal"]
-        if streams.is_full_for(principal):
+        if not streams.try_count(principal):
             await send_problem(Refusal(429, "TooManyStreams", streams.limit_message), scope, send)
             return
-        streams.count(principal)
         try:
             manager = await asyncio.shield(self._starting)
             await self._answer(manager, scope, receive, send)

@@ -27,13 +27,43 @@ class OpenStream(Protocol):
         ...
 
 
+class StreamCounts(Protocol):
+    """Counts the open streams of tokens, in all processes that share a port."""
+
+    def count(self, token: TokenId) -> int: ...
+
+    def add(self, token: TokenId, number: int) -> None:
+        """Add to the streams that this process has open for a token."""
+        ...
+
+
+class OwnStreamCounts:
+    """Implements `StreamCounts` for a process that shares its port with no other."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[TokenId] = Counter()
+
+    def count(self, token: TokenId) -> int:
+        return self._counts[token]
+
+    def add(self, token: TokenId, number: int) -> None:
+        self._counts[token] += number
+        if self._counts[token] <= 0:
+            del self._counts[token]
+
+
 class OpenStreams:
-    def __init__(self, max_per_token: int | None = None, memory_bytes: int = DEFAULT_STREAM_MEMORY_BYTES) -> None:
+    def __init__(
+        self,
+        max_per_token: int | None = None,
+        memory_bytes: int = DEFAULT_STREAM_MEMORY_BYTES,
+        counts: StreamCounts | None = None,
+    ) -> None:
         """`max_per_token`: the most streams that one token may have open; None: no limit."""
         self.memory = StreamMemory(memory_bytes)
         self._open: set[OpenStream] = set()
         self._max_per_token = max_per_token
-        self._of_token: Counter[TokenId] = Counter()
+        self._counts = counts or OwnStreamCounts()
         self._beating: asyncio.Task[None] | None = None
         self.closed = asyncio.Event()
         """Set when the listener is about to close."""
@@ -44,7 +74,7 @@ class OpenStreams:
     def is_full_for(self, principal: Principal) -> bool:
         """Return whether a token has as many streams open as it may."""
         token, limit = principal.token_id, self._max_per_token
-        return token is not None and limit is not None and self._of_token[token] >= limit
+        return token is not None and limit is not None and self._counts.count(token) >= limit
 
     @property
     def limit_message(self) -> str:
@@ -53,16 +83,23 @@ class OpenStreams:
             "several runs with GET /v1/events, or raise server.streams_per_token in config.yaml."
         )
 
-    def count(self, principal: Principal) -> None:
-        """Count one more open stream of a token, until `uncount`."""
-        if principal.token_id is not None:
-            self._of_token[principal.token_id] += 1
+    def try_count(self, principal: Principal) -> bool:
+        """Count one more open stream of a token, until `uncount`. Return False if it has as many as it may.
+
+        The stream is counted before the limit is checked: two processes that check at once may both refuse, but
+        never exceed the limit."""
+        token, limit = principal.token_id, self._max_per_token
+        if token is None:
+            return True
+        self._counts.add(token, 1)
+        if limit is None or self._counts.count(token) <= limit:
+            return True
+        self._counts.add(token, -1)
+        return False
 
     def uncount(self, principal: Principal) -> None:
-        if (token := principal.token_id) is not None:
-            self._of_token[token] -= 1
-            if self._of_token[token] <= 0:
-                del self._of_token[token]
+        if principal.token_id is not None:
+            self._counts.add(principal.token_id, -1)
 
     def add(self, stream: OpenStream) -> None:
         self._open.add(stream)

@@ -32,6 +32,8 @@ SPARE_FILES = 256
 """Files that the process may open besides its connections."""
 logger = logging.getLogger(__name__)
 
+BACKLOG = 2048
+"""Connections that wait to be accepted."""
 KEEP_ALIVE_SECONDS = 75
 GRACE_SECONDS = 5
 LINGER_SECONDS = 2.0
@@ -127,6 +129,13 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stop_body_timer()
         super().connection_lost(exc)
 
+    @property
+    def is_idle(self) -> bool:
+        """Return whether no request has begun that is not answered yet."""
+        is_answered = self.cycle is None or self.cycle.response_complete  # pyright: ignore[reportUnnecessaryComparison] -- there is none before the first request
+        is_reading_head = self._head_timer is not None and self._head_bytes > 0
+        return is_answered and not self.pipeline and not is_reading_head
+
     def _expect_head(self, received: int = 0) -> None:
         self._head_bytes = received
         self._head_timer = self.loop.call_later(HEAD_TIMEOUT_SECONDS, self._handle_late_head)
@@ -218,14 +227,48 @@ class Serving:
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        self._extra: dict[socket.socket, asyncio.Server] = {}
 
     def count_connections(self) -> int:
         return len(self._server.server_state.connections)
+
+    def count_requests(self) -> int:
+        """Return the number of requests that are not answered yet."""
+        connections = cast("set[BoundedProtocol]", self._server.server_state.connections)
+        return sum(not connection.is_idle for connection in connections)
 
     def refuse_more(self) -> None:
         """Accept no more connections. Those that are open stay open."""
         for listening in self._server.servers:
             listening.close()
+
+    def close_after_responses(self) -> None:
+        """Close each connection after its next response, so that its client opens another one."""
+        closing = (b"connection", b"close")
+        self._server.config.encoded_headers.append(closing)
+        self._server.server_state.default_headers = [*self._server.server_state.default_headers, closing]
+
+    async def accept_only_from(self, listeners: Sequence[socket.socket]) -> None:
+        """Accept connections from these listening sockets, besides those that the server began with."""
+        while not self._server.started:  # noqa: ASYNC110 -- uvicorn has no event for it
+            await asyncio.sleep(0)
+        for listener in self._extra.keys() - set(listeners):
+            self._extra.pop(listener).close()
+        for listener in listeners:
+            if listener not in self._extra:
+                self._extra[listener] = await self._listen(listener)
+
+    async def _listen(self, listener: socket.socket) -> asyncio.Server:
+        server = self._server
+
+        def make_protocol() -> asyncio.Protocol:
+            return cast("type[HttpToolsProtocol]", server.config.http_protocol_class)(
+                server.config, server.server_state, server.lifespan.state
+            )
+
+        opened = await asyncio.get_running_loop().create_server(make_protocol, sock=listener.dup(), backlog=BACKLOG)
+        server.servers.append(opened)
+        return opened
 
 
 @asynccontextmanager
@@ -244,7 +287,7 @@ async def serve_sockets(
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=GRACE_SECONDS,
         server_header=False,
-        backlog=2048,
+        backlog=BACKLOG,
     )
     server = _SignalFreeServer(config)
     serving: asyncio.Task[Any] = asyncio.create_task(server.serve(list(sockets)), name="treadle-http")
@@ -275,7 +318,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(address)
-        listener.listen(2048)
+        listener.listen(BACKLOG)
         listener.setblocking(False)
     except OSError:
         listener.close()

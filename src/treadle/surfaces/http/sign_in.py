@@ -1,7 +1,10 @@
 """Routes that set and delete the session cookie of the dashboard."""
 
+import struct
 import time
 from collections import deque
+from hashlib import sha256
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -20,6 +23,7 @@ FAILURE_SECONDS = 60.0
 MAX_PROXY_FAILURES = 100
 """The same for all clients of a proxy on this machine. It names them in X-Forwarded-For."""
 MAX_PEERS = 10_000
+_FAILURE = struct.Struct("<d16s")
 
 
 class SignInLimit:
@@ -47,6 +51,34 @@ class SignInLimit:
         while failures and now - failures[0] > FAILURE_SECONDS:
             failures.popleft()
         return len(failures) if failures else 0
+
+
+class SharedSignInLimit(SignInLimit):
+    """Counts failed attempts by peer in all processes behind a port. They append them to one file, with their
+    times."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+
+    def count_failure(self, peer: str, forwarded: str = "") -> None:
+        entries = b"".join(_FAILURE.pack(time.monotonic(), _digest(key)) for key in _identify(peer, forwarded))
+        is_full = self._path.exists() and self._path.stat().st_size >= MAX_PEERS * _FAILURE.size
+        with self._path.open("wb" if is_full else "ab") as file:
+            file.write(entries)
+
+    def _count(self, key: str) -> int:
+        digest, since = _digest(key), time.monotonic() - FAILURE_SECONDS
+        try:
+            written = self._path.read_bytes()
+        except FileNotFoundError:
+            return 0
+        whole = written[: len(written) // _FAILURE.size * _FAILURE.size]
+        return sum(at > since and whose == digest for at, whose in _FAILURE.iter_unpack(whole))
+
+
+def _digest(key: str) -> bytes:
+    return sha256(key.encode()).digest()[:16]
 
 
 def _identify(peer: str, forwarded: str) -> tuple[str, ...]:

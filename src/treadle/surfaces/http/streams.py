@@ -97,11 +97,10 @@ class EventStream(Generic[Piece]):
         self._beats: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._streams.is_full_for(self._principal):  # other streams were opened since the request
+        if not self._streams.try_count(self._principal):  # other streams were opened since the request
             await self._pieces.aclose()
             await send_problem(_make_too_many(self._streams), scope, send)
             return
-        self._streams.count(self._principal)
         try:
             await self._open(scope, receive, send)
         finally:

@@ -114,6 +114,8 @@ class Stop:
         """A stop that came during a question: it leaves the question open and the run as it is."""
         self.is_asking = False
         """Whether a question to the user is open."""
+        self.before_exit: Callable[[], None] = _do_nothing
+        """Called before the second signal ends the process."""
         self._signal: signal.Signals = signal.SIGINT
 
     @property
@@ -163,6 +165,11 @@ class Stop:
     def _receive(self, number: signal.Signals) -> None:
         event = self.unanswered if self.is_asking else self.asked
         if event.is_set():
+            self.before_exit()
             os._exit(128 + number)
         self._signal = number
         event.set()
+
+
+def _do_nothing() -> None:
+    """Stand for work that a command does not have."""

@@ -6,8 +6,8 @@ from treadle.config.database_url import is_postgres
 from treadle.domain.errors import UsageError
 from treadle.surfaces.cli.command_line import Group, Option
 from treadle.surfaces.cli.shared_options import Json
-from treadle.surfaces.cli.sign_in_link import make_url, open_browser
 from treadle.surfaces.home_access.connection import current_home, open_admin_caller
+from treadle.surfaces.server.sign_in_link import make_url, open_browser
 from treadle.surfaces.terminal.output import print_json
 
 group = Group()

@@ -1,27 +1,27 @@
 """`treadle serve`, `treadle worker` and `treadle openapi`."""
 
+import asyncio
 import os
 import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from msgspec import structs
+
 from treadle.config.database_url import is_postgres, mask_password
+from treadle.config.home_config import MAX_PROCESSES
 from treadle.domain.errors import UsageError
 from treadle.domain.version import VERSION
 from treadle.surfaces.cli.command_line import Group, Option
 from treadle.surfaces.cli.shared_options import New
 from treadle.surfaces.home_access.connection import configured_home
+from treadle.surfaces.server.messages import ServerOptions
 from treadle.surfaces.terminal.output import note, print_json
 from treadle.surfaces.terminal.process import Stop, tune_for_long_run
 
 if TYPE_CHECKING:
-    from treadle.bootstrap.stores import WorkerShare
     from treadle.config.home import Home
-    from treadle.domain.ids import Instant
-    from treadle.operations.sign_in_service import SignInService
-    from treadle.operations.token_service import TokenService
 
-FIRST_TOKEN = "first start"
 HANDING_OVER = "Stopping: runs in progress are released at the next safe point, and other workers continue them."
 LogFormat = Annotated[Literal["text", "json"], Option(help="Format of the log on standard error.")]
 group = Group()
@@ -45,6 +45,15 @@ async def serve(
         int | None,
         Option(min=0, metavar="N", help="Maximum runs that execute at a time. Default: no limit."),
     ] = None,
+    processes: Annotated[
+        int | None,
+        Option(
+            min=1,
+            max=MAX_PROCESSES,
+            metavar="N",
+            help="Processes behind the port, such as one per core. More than one needs PostgreSQL. Default: 1.",
+        ),
+    ] = None,
     no_workers: Annotated[
         bool, Option("--no-workers", help="Execute no runs. On PostgreSQL `treadle worker` executes them.")
     ] = False,
@@ -55,35 +64,56 @@ async def serve(
 ) -> int:
     """Serve the agents of the home over HTTP until Ctrl-C. Other commands connect to the server.
 
-    The first start prints an access token. `treadle tokens create` creates more."""
+    The first start prints an access token. `treadle tokens create` creates more. With several processes, SIGHUP
+    replaces them one by one without refusing a connection."""
+    home = configured_home(new).with_live_config()
+    settings = home.config().server
+    options = ServerOptions(
+        host=settings.host if host is None else host,
+        port=settings.port if port is None else port,
+        workers=0 if no_workers else workers,
+        log_json=log_format == "json",
+        new=new,
+    )
+    number = settings.processes if processes is None else processes
+    _check_workers(home, options.workers)
+    if number > 1:
+        _check_processes(home, number, "server.processes:" if processes is None else "--processes")
+        return await _serve_in_processes(home, options, number, open_page, json)
+    return await _serve_alone(home, options, open_page, json)
+
+
+async def _serve_alone(home: "Home", options: ServerOptions, open_page: bool, json: bool) -> int:
+    """Serve in this process."""
     from treadle.api.engine import create_engine
-    from treadle.surfaces.cli.local_listener import listen
+    from treadle.bootstrap.stores import ALL, WorkerShare
     from treadle.surfaces.home_access.engine_startup import take_over_home
     from treadle.surfaces.http.engine_server import make_application
     from treadle.surfaces.http.unix_socket import accept_attachments
+    from treadle.surfaces.server.first_token import create_first_token
+    from treadle.surfaces.server.listener import listen
     from treadle.telemetry.settings import Telemetry
 
-    home = configured_home(new).with_live_config()
     settings = home.config().server
-    host = settings.host if host is None else host
-    port = settings.port if port is None else port
-    telemetry = Telemetry.from_environment(os.environ, metrics=True, log_file=True, log_json=log_format == "json")
-    engine = create_engine(home=home, telemetry=telemetry, share=_share(home, 0 if no_workers else workers))
+    telemetry = Telemetry.from_environment(os.environ, metrics=True, log_file=True, log_json=options.log_json)
+    share = ALL if options.workers is None else WorkerShare(options.workers)
+    engine = create_engine(home=home, telemetry=telemetry, share=share)
     engine.models.local.notice = note
     with Stop() as stop:
         async with AsyncExitStack() as opened:
             if not await take_over_home(engine, stop, opened):
                 return 0
-            token = await _first_token(engine.context.access, host, engine.clock.now())
+            token = await create_first_token(engine.context.access, options.host, engine.clock.now())
             app = make_application(engine)
-            url = app.address = await listen(app, host, port, settings, opened)
+            url = app.address = await listen(app, options.host, options.port, settings, opened)
             await opened.enter_async_context(accept_attachments(engine, home, app))
             await opened.enter_async_context(engine.context.automation().run_in_background())
             await opened.enter_async_context(home.watch_config(note))
             await opened.enter_async_context(engine.context.channels().run_in_background())
             tune_for_long_run()
             _announce_server(url, token, home, json)
-            await _show_dashboard(engine.context.sign_ins, host, url, open_page, json)
+            if _wants_link(options.host, open_page, json):
+                _show_dashboard(await engine.context.sign_ins.make_code(), options.host, url, open_page, json)
             await stop.asked.wait()
             if is_postgres(home.database_url):
                 note(HANDING_OVER)
@@ -91,6 +121,46 @@ async def serve(
             else:
                 note("Stopping: runs in progress continue at the next start.")
     return 0
+
+
+async def _serve_in_processes(
+    home: "Home", options: ServerOptions, number: int, open_page: bool, json: bool
+) -> int:
+    """Serve in several processes behind one port. This process starts and replaces them."""
+    from treadle.surfaces.server.listener import make_url
+    from treadle.surfaces.server.process_group import ProcessGroup, handle_hangup
+
+    options = structs.replace(options, wants_link=_wants_link(options.host, open_page, json))
+    group = ProcessGroup(options, number, home.path, home.config().server.drain_seconds)
+    with Stop() as stop, handle_hangup(group.restart, stop):
+        stop.before_exit = group.kill
+        try:
+            starting = asyncio.create_task(group.start())
+            stopping = asyncio.create_task(stop.asked.wait())
+            await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not stop.asked.is_set() and (ready := await starting) is not None:
+                url = make_url(options.host, group.port)
+                _announce_server(url, ready.token, home, json, number)
+                if ready.code is not None:
+                    _show_dashboard(ready.code, options.host, url, open_page, json)
+                failing = asyncio.create_task(group.wait_for_failure())
+                await asyncio.wait((failing, stopping), return_when=asyncio.FIRST_COMPLETED)
+                if failing.done():
+                    failing.result()
+            note(HANDING_OVER)
+            await group.end()
+        finally:
+            await group.close()
+    return 0
+
+
+def _check_processes(home: "Home", number: int, setting: str) -> None:
+    """Raise UsageError if the database belongs to one process."""
+    if not is_postgres(home.database_url):
+        raise UsageError(
+            f"{setting} {number} needs PostgreSQL: the database {home.database_url} is SQLite, which one process "
+            "owns. Leave it out, or set TREADLE_DATABASE_URL=postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
+        )
 
 
 @group.command("openapi")
@@ -146,9 +216,9 @@ async def worker(
                 return 0
             url = None
             if port is not None:
-                from treadle.surfaces.cli.local_listener import listen
                 from treadle.surfaces.http.engine_server import make_application
                 from treadle.surfaces.http.health import ROUTES
+                from treadle.surfaces.server.listener import listen
 
                 host = settings.host if host is None else host
                 url = await listen(make_application(engine, ROUTES), host, port, settings, opened)
@@ -161,55 +231,45 @@ async def worker(
     return 0
 
 
-def _share(home: "Home", workers: int | None) -> "WorkerShare":
-    """Return how many runs the server executes itself. On SQLite no other process can execute them."""
-    from treadle.bootstrap.stores import ALL, WorkerShare
-
+def _check_workers(home: "Home", workers: int | None) -> None:
+    """Raise UsageError if no process would execute runs: on SQLite no other one can."""
     if workers == 0 and not is_postgres(home.database_url):
         raise UsageError(
             f"--no-workers needs PostgreSQL: the database {home.database_url} is SQLite, which one process owns, "
             "so no process would execute runs. Leave it out, or set TREADLE_DATABASE_URL=postgresql://…"
         )
-    return ALL if workers is None else WorkerShare(workers)
 
 
-async def _first_token(access: "TokenService", host: str, now: "Instant") -> str | None:
-    """Create a token at the first start. Raises UsageError if other machines could connect before one exists."""
-    from treadle.domain.access import SCOPES
-    from treadle.ports.access import CreateToken
-    from treadle.surfaces.cli.local_listener import is_loopback
-
-    known = await access.list()
-    if not is_loopback(host) and not any(record.is_valid(now) for record in known):
-        raise UsageError(
-            f"There is no valid access token, and other machines can reach {host}. Create one first: treadle "
-            "tokens create NAME --scope admin"
-        )
-    return None if known else (await access.create(CreateToken(FIRST_TOKEN, SCOPES))).secret
-
-
-def _announce_server(url: str, token: str | None, home: "Home", json: bool) -> None:
+def _announce_server(url: str, token: str | None, home: "Home", json: bool, processes: int = 1) -> None:
     if json:
-        print_json({"url": url, "token": token, "home": str(home.path)})
+        print_json({"url": url, "token": token, "home": str(home.path), "processes": processes})
         sys.stdout.flush()
         return
-    print(f"treadle {VERSION} serves {home.path} at {url}")
+    several = "" if processes == 1 else f" with {processes} processes"
+    print(f"treadle {VERSION} serves {home.path} at {url}{several}")
     if token is not None:
         print(f"your token, shown only once: {token}")
         print(f"try it: curl -H 'Authorization: Bearer {token}' {url}/v1/agents")
     print("stop with Ctrl-C", flush=True)
 
 
-async def _show_dashboard(sign_ins: "SignInService", host: str, url: str, opens: bool, json: bool) -> None:
-    """Print a sign-in link, only to a terminal of this machine, and open it if the user wants that."""
-    from treadle.surfaces.cli.local_listener import is_loopback
-    from treadle.surfaces.cli.sign_in_link import make_url, open_browser
+def _wants_link(host: str, opens: bool, json: bool) -> bool:
+    """Return whether to make a sign-in link: to open it, or to print it on a terminal of this machine."""
+    return opens or _is_private(host, json)
 
-    is_private = sys.stdout.isatty() and is_loopback(host) and not json
-    if not is_private and not opens:
-        return
-    link = make_url(url, await sign_ins.make_code())
-    if is_private:
+
+def _is_private(host: str, json: bool) -> bool:
+    from treadle.surfaces.server.listener import is_loopback
+
+    return sys.stdout.isatty() and is_loopback(host) and not json
+
+
+def _show_dashboard(code: str, host: str, url: str, opens: bool, json: bool) -> None:
+    """Print a sign-in link, only to a terminal of this machine, and open it if the user wants that."""
+    from treadle.surfaces.server.sign_in_link import make_url, open_browser
+
+    link = make_url(url, code)
+    if _is_private(host, json):
         print(f"dashboard, for one sign-in within 5 minutes: {link}", flush=True)
     if opens:
         open_browser(link)

@@ -1,0 +1,1 @@
+"""`treadle serve`: one server, or several processes behind one port."""
