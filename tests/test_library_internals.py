@@ -2,7 +2,6 @@
 
 The gain of the short path around aiohttp is measured by `python -m bench.http_client`."""
 
-import asyncio
 import inspect
 import ssl
 import subprocess
@@ -23,7 +22,7 @@ from treadle.surfaces.http.server import BoundedProtocol, SameUserProtocol
 from treadle.system.certificates import create_deferred_context
 
 
-def test_model_calls_take_the_short_path_around_aiohttp() -> None:
+async def test_model_calls_take_the_short_path_around_aiohttp() -> None:
     async def respond() -> HttpResponse:
         connections = Connections()
         try:
@@ -36,7 +35,7 @@ def test_model_calls_take_the_short_path_around_aiohttp() -> None:
         finally:
             await connections.close()
 
-    assert isinstance(asyncio.run(respond()), ChunkStream)
+    assert isinstance(await respond(), ChunkStream)
 
 
 @pytest.mark.parametrize("protocol", [BoundedProtocol, SameUserProtocol])

@@ -71,25 +71,22 @@ def assert_paired(messages: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_no_effect_is_lost_or_repeated_when_the_command_is_killed(seed: int, tmp_path: Path) -> None:
+async def test_no_effect_is_lost_or_repeated_when_the_command_is_killed(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     shell = Shell(tmp_path / "home")
     install_plugin(shell, tmp_path / "plugin")
 
-    async def kill_and_resume() -> None:
-        async with FakeEndpoint(policy=policy) as server:
-            shell.url = server.url
-            shell.configure()
-            shell.write(
-                "agents/default/config.yaml",
-                "{name: default, model: fake/m, tools: [append_line], limits: {max_steps: 100}}",
-            )
-            await kill_at_random(shell, chance)
-            for run_id in unfinished(shell):
-                code, out, err = await shell("runs", "resume", run_id)
-                assert (code, out.strip()) == (0, "All lines are appended."), err
-
-    asyncio.run(kill_and_resume())
+    async with FakeEndpoint(policy=policy) as server:
+        shell.url = server.url
+        shell.configure()
+        shell.write(
+            "agents/default/config.yaml",
+            "{name: default, model: fake/m, tools: [append_line], limits: {max_steps: 100}}",
+        )
+        await kill_at_random(shell, chance)
+        for run_id in unfinished(shell):
+            code, out, err = await shell("runs", "resume", run_id)
+            assert (code, out.strip()) == (0, "All lines are appended."), err
     check_journal(shell, tmp_path / "plugin" / "lines.txt")
 
 

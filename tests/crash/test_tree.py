@@ -121,66 +121,61 @@ def check(shell: Shell, lines: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(1))
-def test_the_end_of_every_child_is_delivered_once_when_processes_are_killed(seed: int, tmp_path: Path) -> None:
+async def test_the_end_of_every_child_is_delivered_once_when_processes_are_killed(
+    seed: int, tmp_path: Path
+) -> None:
     shell = prepare_shell(tmp_path)
 
-    async def scenario() -> None:
-        async with FakeEndpoint(policy=policy) as server:
-            configure(shell, server.url)
-            await kill_at_random(shell, random.Random(seed))
-            await resume_all_runs(shell)
-
-    asyncio.run(scenario())
+    async with FakeEndpoint(policy=policy) as server:
+        configure(shell, server.url)
+        await kill_at_random(shell, random.Random(seed))
+        await resume_all_runs(shell)
     check(shell, tmp_path / "plugin" / "lines.txt")
 
 
-def test_a_tree_continues_after_a_kill_while_the_parent_waits_and_its_children_work(tmp_path: Path) -> None:
+async def test_a_tree_continues_after_a_kill_while_the_parent_waits_and_its_children_work(tmp_path: Path) -> None:
     """Also where the children end while the parent cannot: it is told by the journal, once."""
     shell = prepare_shell(tmp_path)
 
-    async def scenario() -> None:
-        async with FakeEndpoint(policy=policy) as server:
-            configure(shell, server.url)
-            process = shell.start("run", "append the lines")
-            await until_written(shell, "SELECT 1 FROM events WHERE type = 'run_waiting'", process)
-            await until_written(shell, "SELECT 1 FROM events WHERE type = 'tool_call_start'", process)
-            await kill(process)
-            [root] = roots(shell)
-            assert len(unfinished(shell)) == 1 + CHILDREN
-            process = shell.start("runs", "resume", root)
-            await until_written(shell, "SELECT 1 FROM events WHERE type = 'agent_end'", process)
-            await kill(process)
-            await resume_all_runs(shell)
-
-    asyncio.run(scenario())
+    async with FakeEndpoint(policy=policy) as server:
+        configure(shell, server.url)
+        process = shell.start("run", "append the lines")
+        await until_written(shell, "SELECT 1 FROM events WHERE type = 'run_waiting'", process)
+        await until_written(shell, "SELECT 1 FROM events WHERE type = 'tool_call_start'", process)
+        await kill(process)
+        [root] = roots(shell)
+        assert len(unfinished(shell)) == 1 + CHILDREN
+        process = shell.start("runs", "resume", root)
+        await until_written(shell, "SELECT 1 FROM events WHERE type = 'agent_end'", process)
+        await kill(process)
+        await resume_all_runs(shell)
     check(shell, tmp_path / "plugin" / "lines.txt")
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_call_and_its_child_run_are_recorded_together_when_the_process_is_killed(
+async def test_the_call_and_its_child_run_are_recorded_together_when_the_process_is_killed(
     seed: int, tmp_path: Path
 ) -> None:
     """The intent and the child are one commit: whenever it dies, there are both, or none."""
     shell = prepare_shell(tmp_path)
 
-    async def scenario() -> None:
-        async with FakeEndpoint(policy=policy) as server:
-            configure(shell, server.url)
-            process = shell.start("run", "append the lines")
-            await until_written(shell, "SELECT 1 FROM events WHERE type = 'llm_request'", process)
-            await asyncio.sleep(0.03 * random.Random(seed).random())
-            await kill(process)
-            wanted = query(shell, "SELECT count(*) FROM events WHERE type = 'agent_spawn'")
-            begun = query(shell, "SELECT count(*) FROM runs WHERE parent_run_id IS NOT NULL")
-            assert wanted == begun
-            await resume_all_runs(shell)
-
-    asyncio.run(scenario())
+    async with FakeEndpoint(policy=policy) as server:
+        configure(shell, server.url)
+        process = shell.start("run", "append the lines")
+        await until_written(shell, "SELECT 1 FROM events WHERE type = 'llm_request'", process)
+        await asyncio.sleep(0.03 * random.Random(seed).random())
+        await kill(process)
+        wanted = query(shell, "SELECT count(*) FROM events WHERE type = 'agent_spawn'")
+        begun = query(shell, "SELECT count(*) FROM runs WHERE parent_run_id IS NOT NULL")
+        assert wanted == begun
+        await resume_all_runs(shell)
     check(shell, tmp_path / "plugin" / "lines.txt")
 
 
 @pytest.mark.parametrize("sandbox", ["auto", "off"])
-def test_a_cancel_ends_the_processes_that_commands_of_child_runs_started(sandbox: str, tmp_path: Path) -> None:
+async def test_a_cancel_ends_the_processes_that_commands_of_child_runs_started(
+    sandbox: str, tmp_path: Path
+) -> None:
     mark = f"left-behind-{uuid.uuid4().hex[:8]}"
 
     def lingers(request: Request) -> Answer:
@@ -211,7 +206,7 @@ def test_a_cancel_ends_the_processes_that_commands_of_child_runs_started(sandbox
             assert done.code == 130, done
             return done.json[-1], shell
 
-    end, shell = asyncio.run(scenario())
+    end, shell = await scenario()
     assert processes_called(mark) == []
     assert end["type"] == "run_end"
     stopped = end["data"]["stopped"]

@@ -81,12 +81,9 @@ def stage(tmp_path: Path) -> Generator[MakeStage]:
         yield make
 
 
-def perform(work: Awaitable[None]) -> None:
-    async def limited() -> None:
-        async with asyncio.timeout(600):
-            await work
-
-    asyncio.run(limited())
+async def perform(work: Awaitable[None]) -> None:
+    async with asyncio.timeout(600):
+        await work
 
 
 def only_call(editor: Editor) -> dict[str, Any]:
@@ -97,7 +94,7 @@ def only_call(editor: Editor) -> dict[str, Any]:
 # ── Turns ──
 
 
-def test_an_answer_streams_with_usage_title_commands_and_options(stage: MakeStage) -> None:
+async def test_an_answer_streams_with_usage_title_commands_and_options(stage: MakeStage) -> None:
     made = stage(says("Hello ", "", "world."))
 
     async def work() -> None:
@@ -129,10 +126,10 @@ def test_an_answer_streams_with_usage_title_commands_and_options(stage: MakeStag
             await editor.send(opened.session_id, "/reset")
             assert editor.text.count("The conversation starts over.") == 1
 
-    perform(work())
+    await perform(work())
 
 
-def test_recalled_notes_are_a_thought_that_nothing_in_them_can_format(stage: MakeStage) -> None:
+async def test_recalled_notes_are_a_thought_that_nothing_in_them_can_format(stage: MakeStage) -> None:
     made = stage(says("Noted."), says("At ten."))
 
     async def work() -> None:
@@ -146,10 +143,10 @@ def test_recalled_notes_are_a_thought_that_nothing_in_them_can_format(stage: Mak
             assert head == "recalled 1 note"
             assert "Asked: the train leaves at ten ![x]" in rest.partition("\n```")[0]
 
-    perform(work())
+    await perform(work())
 
 
-def test_calls_have_kinds_locations_progress_diffs_and_plans(stage: MakeStage) -> None:
+async def test_calls_have_kinds_locations_progress_diffs_and_plans(stage: MakeStage) -> None:
     entries = [{"content": "Look", "status": "completed", "priority": "high"}, {"content": "Change"}]
     made = stage(
         calls("update_plan", "p1", entries=entries),
@@ -191,10 +188,10 @@ def test_calls_have_kinds_locations_progress_diffs_and_plans(stage: MakeStage) -
             assert failed["status"] == "failed"
             assert failed["rawInput"] == {"command": "exit 3"}
 
-    perform(work())
+    await perform(work())
 
 
-def test_cancel_reaches_the_model_call_and_the_tools(stage: MakeStage) -> None:
+async def test_cancel_reaches_the_model_call_and_the_tools(stage: MakeStage) -> None:
     made = stage(Silence(), calls("bash", command=f"touch begun; {WAITS}"), says("Still here."))
 
     async def work() -> None:
@@ -213,10 +210,10 @@ def test_cancel_reaches_the_model_call_and_the_tools(stage: MakeStage) -> None:
             assert (await editor.send(session, "and now?")).stop_reason == "end_turn"
             assert editor.text.endswith("Still here.")
 
-    perform(work())
+    await perform(work())
 
 
-def test_a_prompt_during_a_prompt_is_refused_and_the_first_one_completes(stage: MakeStage) -> None:
+async def test_a_prompt_during_a_prompt_is_refused_and_the_first_one_completes(stage: MakeStage) -> None:
     made = stage(says("A", "", "B"))
 
     async def work() -> None:
@@ -231,10 +228,10 @@ def test_a_prompt_during_a_prompt_is_refused_and_the_first_one_completes(stage: 
             assert (await turn).stop_reason == "end_turn"
             assert editor.text == "AB"
 
-    perform(work())
+    await perform(work())
 
 
-def test_images_files_and_links_reach_the_model(stage: MakeStage) -> None:
+async def test_images_files_and_links_reach_the_model(stage: MakeStage) -> None:
     made = stage(says("Seen."))
 
     async def work() -> None:
@@ -256,10 +253,10 @@ def test_images_files_and_links_reach_the_model(stage: MakeStage) -> None:
             assert "Attached file a b.py:\nx = 1" in text
             assert any(part["type"] == "image_url" for part in content)
 
-    perform(work())
+    await perform(work())
 
 
-def test_a_reply_that_is_cut_off_is_marked_and_starts_again(stage: MakeStage) -> None:
+async def test_a_reply_that_is_cut_off_is_marked_and_starts_again(stage: MakeStage) -> None:
     cut = Answer([delta(role="assistant", content="Half an ans"), PAUSE], ending="cut")
     made = stage(cut, says("Whole."), agent=f"{AUTO}retry: {{base_ms: 1}}\n")
 
@@ -274,13 +271,13 @@ def test_a_reply_that_is_cut_off_is_marked_and_starts_again(stage: MakeStage) ->
             assert editor.text.endswith("Whole.")
             assert len({update.message_id for update in editor.of("agent_message_chunk")}) == 2
 
-    perform(work())
+    await perform(work())
 
 
 # ── Approvals and questions ──
 
 
-def test_an_edit_is_approved_in_the_editor_as_a_diff(stage: MakeStage) -> None:
+async def test_an_edit_is_approved_in_the_editor_as_a_diff(stage: MakeStage) -> None:
     made = stage(
         calls("write_file", "w1", path="a.txt", content="new\n"),
         calls("write_file", "w2", path="a.txt", content="newer\n"),
@@ -310,7 +307,7 @@ def test_an_edit_is_approved_in_the_editor_as_a_diff(stage: MakeStage) -> None:
             first, second, denied = editor.calls().values()
             assert (first["status"], second["status"], denied["status"]) == ("completed", "completed", "failed")
 
-    perform(work())
+    await perform(work())
 
 
 PATCH = """\
@@ -327,7 +324,7 @@ PATCH = """\
 DELETION = "*** Begin Patch\n*** Delete File: d.txt\n*** End Patch"
 
 
-def test_a_patch_is_shown_with_its_deletions_and_moves(stage: MakeStage) -> None:
+async def test_a_patch_is_shown_with_its_deletions_and_moves(stage: MakeStage) -> None:
     made = stage(
         calls("apply_patch", "p1", input=PATCH),
         calls("apply_patch", "p2", input=DELETION),
@@ -370,10 +367,10 @@ def test_a_patch_is_shown_with_its_deletions_and_moves(stage: MakeStage) -> None
             _, deletion = editor.calls().values()
             assert show(deletion) == [("Delete d.txt",)]  # what it contained is not known any more
 
-    perform(work())
+    await perform(work())
 
 
-def test_a_line_is_allowed_for_the_session_in_the_editor(stage: MakeStage) -> None:
+async def test_a_line_is_allowed_for_the_session_in_the_editor(stage: MakeStage) -> None:
     made = stage(
         calls("bash", "b1", command="echo x | tee -a a.txt"),
         calls("bash", "b2", command="echo x | tee -a a.txt"),
@@ -392,10 +389,10 @@ def test_a_line_is_allowed_for_the_session_in_the_editor(stage: MakeStage) -> No
             assert len(editor.permissions) == 1
             assert (made.folder / "a.txt").read_text() == "x\nx\n"
 
-    perform(work())
+    await perform(work())
 
 
-def test_the_terminal_decides_first_and_the_request_is_withdrawn(stage: MakeStage) -> None:
+async def test_the_terminal_decides_first_and_the_request_is_withdrawn(stage: MakeStage) -> None:
     made = stage(calls("bash", command="echo approved"), says("Done."), agent=ASK)
 
     async def work() -> None:
@@ -411,10 +408,10 @@ def test_the_terminal_decides_first_and_the_request_is_withdrawn(stage: MakeStag
             assert withdrawn["params"] == {"requestId": request["id"]}
             assert only_call(editor)["status"] == "completed"
 
-    perform(work())
+    await perform(work())
 
 
-def test_cancel_withdraws_the_permission_request(stage: MakeStage) -> None:
+async def test_cancel_withdraws_the_permission_request(stage: MakeStage) -> None:
     made = stage(calls("bash", command="touch never"), agent=ASK)
 
     async def work() -> None:
@@ -428,10 +425,10 @@ def test_cancel_withdraws_the_permission_request(stage: MakeStage) -> None:
             assert not (made.folder / "never").exists()
             assert (await made.run("approvals", "list", "--json")).strip() == ""
 
-    perform(work())
+    await perform(work())
 
 
-def test_the_mode_decides_which_calls_need_approval(stage: MakeStage) -> None:
+async def test_the_mode_decides_which_calls_need_approval(stage: MakeStage) -> None:
     made = stage(
         calls("write_file", "w1", path="a.txt", content="1"),
         calls("bash", "b1", command="true"),
@@ -460,11 +457,11 @@ def test_the_mode_decides_which_calls_need_approval(stage: MakeStage) -> None:
             error = await editor.fails(editor.conn.set_session_mode(session_id=session, mode_id="yolo"))
             assert "There is no mode `yolo`" in str(error)
 
-    perform(work())
+    await perform(work())
 
 
 @pytest.mark.parametrize("way", ["form", "options", "chat"])
-def test_a_question_is_answered_in_the_editor(stage: MakeStage, way: str) -> None:
+async def test_a_question_is_answered_in_the_editor(stage: MakeStage, way: str) -> None:
     options = [] if way == "chat" else ["red", "blue"]
     made = stage(calls("clarify", question="Which colour?", options=options), says("As you like."))
     form = ClientCapabilities(elicitation=ElicitationCapabilities(form=ElicitationFormCapabilities()))
@@ -485,13 +482,13 @@ def test_a_question_is_answered_in_the_editor(stage: MakeStage, way: str) -> Non
             assert "blue" in made.endpoint.last_texts()[-1]
             assert bool(editor.forms) == (way == "form")
 
-    perform(work())
+    await perform(work())
 
 
 # ── Sessions ──
 
 
-def test_a_session_continues_after_kill_9_and_is_shown_again(stage: MakeStage) -> None:
+async def test_a_session_continues_after_kill_9_and_is_shown_again(stage: MakeStage) -> None:
     made = stage(
         calls("write_file", "w1", path="a.txt", content="x"),
         says("First answer."),
@@ -521,10 +518,10 @@ def test_a_session_continues_after_kill_9_and_is_shown_again(stage: MakeStage) -
             assert again.text.endswith("Second answer.")
             assert "yes" in made.endpoint.last_texts()[-1]
 
-    perform(work())
+    await perform(work())
 
 
-def test_a_run_killed_in_a_model_call_continues_when_the_session_is_loaded(stage: MakeStage) -> None:
+async def test_a_run_killed_in_a_model_call_continues_when_the_session_is_loaded(stage: MakeStage) -> None:
     made = stage(says("Lost", "", " text."), says("Recovered."))
 
     async def work() -> None:
@@ -540,11 +537,11 @@ def test_a_run_killed_in_a_model_call_continues_when_the_session_is_loaded(stage
             await again.wait_for(lambda seen: "Recovered." in seen.text)
             assert again.said == ["begin"]
 
-    perform(work())
+    await perform(work())
 
 
 @pytest.mark.parametrize("way", ["end of input", "SIGTERM"])
-def test_a_run_continues_in_the_background_after_the_editor_exits(stage: MakeStage, way: str) -> None:
+async def test_a_run_continues_in_the_background_after_the_editor_exits(stage: MakeStage, way: str) -> None:
     made = stage(calls("bash", command=f"touch begun; {WAITS}"), says("Finished alone."))
 
     async def work() -> None:
@@ -565,10 +562,10 @@ def test_a_run_continues_in_the_background_after_the_editor_exits(stage: MakeSta
             await again.conn.load_session(cwd=str(made.folder), session_id=session, mcp_servers=[])
             await again.wait_for(lambda seen: "Finished alone." in seen.text)
 
-    perform(work())
+    await perform(work())
 
 
-def test_a_session_continues_in_the_terminal_and_its_events_appear_in_the_editor(stage: MakeStage) -> None:
+async def test_a_session_continues_in_the_terminal_and_its_events_appear_in_the_editor(stage: MakeStage) -> None:
     made = stage(says("In the editor."), says("In the terminal."), says("Back again."))
 
     async def work() -> None:
@@ -583,10 +580,10 @@ def test_a_session_continues_in_the_terminal_and_its_events_appear_in_the_editor
             assert editor.text.endswith("Back again.")
         assert "three" in await made.run("sessions", "show", session)
 
-    perform(work())
+    await perform(work())
 
 
-def test_two_editors_on_one_session_see_the_same_and_decide_once(stage: MakeStage) -> None:
+async def test_two_editors_on_one_session_see_the_same_and_decide_once(stage: MakeStage) -> None:
     made = stage(calls("bash", command="echo once >> log"), says("Done."), says("More."), agent=ASK)
 
     async def work() -> None:
@@ -605,10 +602,10 @@ def test_two_editors_on_one_session_see_the_same_and_decide_once(stage: MakeStag
             await left.wait_for(lambda seen: seen.text.endswith("More."))
             assert left.said == ["and more"]
 
-    perform(work())
+    await perform(work())
 
 
-def test_a_prompt_steers_the_run_of_another_editor(stage: MakeStage) -> None:
+async def test_a_prompt_steers_the_run_of_another_editor(stage: MakeStage) -> None:
     made = stage(calls("bash", command=f"touch begun; {WAITS}"), says("Turned left."))
 
     async def work() -> None:
@@ -630,10 +627,10 @@ def test_a_prompt_steers_the_run_of_another_editor(stage: MakeStage) -> None:
             assert left.text == right.text == "Turned left."
             assert made.endpoint.last_texts()[-1].endswith("turn left")
 
-    perform(work())
+    await perform(work())
 
 
-def test_a_child_run_asks_in_the_editor(stage: MakeStage) -> None:
+async def test_a_child_run_asks_in_the_editor(stage: MakeStage) -> None:
     made = stage(
         calls("agent_spawn", agent="default", message="write it"),
         calls("write_file", "w1", path="child.txt", content="x"),
@@ -651,10 +648,10 @@ def test_a_child_run_asks_in_the_editor(stage: MakeStage) -> None:
             assert asked.title == "Write child.txt"
             assert {call["status"] for call in editor.calls().values()} == {"completed"}
 
-    perform(work())
+    await perform(work())
 
 
-def test_a_server_takes_the_home_over_during_a_prompt(stage: MakeStage) -> None:
+async def test_a_server_takes_the_home_over_during_a_prompt(stage: MakeStage) -> None:
     made = stage(calls("bash", command=f"touch begun; {WAITS}"), says("Same turn."), says("Next turn."))
 
     async def work() -> None:
@@ -684,10 +681,10 @@ def test_a_server_takes_the_home_over_during_a_prompt(stage: MakeStage) -> None:
                 server.terminate()
                 await server.wait()
 
-    perform(work())
+    await perform(work())
 
 
-def test_prompts_wait_while_the_owner_of_the_home_changes(stage: MakeStage) -> None:
+async def test_prompts_wait_while_the_owner_of_the_home_changes(stage: MakeStage) -> None:
     def answer(request: Request) -> Behaviour:
         return says(f"Answer to {request.json['messages'][-1]['content'][-1]}.")
 
@@ -718,10 +715,10 @@ def test_prompts_wait_while_the_owner_of_the_home_changes(stage: MakeStage) -> N
                     server.terminate()
                     await server.wait()
 
-    perform(work())
+    await perform(work())
 
 
-def test_sessions_are_attached_resumed_and_closed(stage: MakeStage) -> None:
+async def test_sessions_are_attached_resumed_and_closed(stage: MakeStage) -> None:
     made = stage(says("Served."), says("A", "", "B"), says("Again."))
 
     async def work() -> None:
@@ -752,10 +749,10 @@ def test_sessions_are_attached_resumed_and_closed(stage: MakeStage) -> None:
             server.terminate()
             await server.wait()
 
-    perform(work())
+    await perform(work())
 
 
-def test_the_chosen_model_and_agent_are_kept(stage: MakeStage) -> None:
+async def test_the_chosen_model_and_agent_are_kept(stage: MakeStage) -> None:
     def answer(request: Request) -> Behaviour:
         return says(f"I am {request.json['model']}.")
 
@@ -792,13 +789,13 @@ def test_the_chosen_model_and_agent_are_kept(stage: MakeStage) -> None:
                 options = {option.id: option.current_value for option in loaded.config_options or []}
                 assert options["model"] == model
 
-    perform(work())
+    await perform(work())
 
 
 # ── Bad input ──
 
 
-def test_wrong_requests_get_clear_errors_and_the_connection_lives_on(stage: MakeStage) -> None:
+async def test_wrong_requests_get_clear_errors_and_the_connection_lives_on(stage: MakeStage) -> None:
     made = stage(says("Fine."))
 
     async def work() -> None:
@@ -825,7 +822,7 @@ def test_wrong_requests_get_clear_errors_and_the_connection_lives_on(stage: Make
             assert "not base64" in str(image)
             assert (await editor.send(session, "still there?")).stop_reason == "end_turn"
 
-    perform(work())
+    await perform(work())
 
 
 def test_lines_that_are_not_requests_get_errors(stage: MakeStage) -> None:
@@ -877,7 +874,7 @@ def test_nothing_but_the_protocol_is_on_standard_output(stage: MakeStage) -> Non
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_home_without_a_model_says_what_to_do(tmp_path: Path) -> None:
+async def test_a_home_without_a_model_says_what_to_do(tmp_path: Path) -> None:
     environment = {"TREADLE_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
 
     async def work() -> None:
@@ -894,10 +891,10 @@ def test_a_home_without_a_model_says_what_to_do(tmp_path: Path) -> None:
             assert error.code == -32000
             assert "ANTHROPIC_API_KEY" in str(error)
 
-    perform(work())
+    await perform(work())
 
 
-def test_a_run_that_fails_is_an_error_with_its_reason(stage: MakeStage) -> None:
+async def test_a_run_that_fails_is_an_error_with_its_reason(stage: MakeStage) -> None:
     made = stage(refuses(401, "bad key"))
 
     async def work() -> None:
@@ -907,10 +904,10 @@ def test_a_run_that_fails_is_an_error_with_its_reason(stage: MakeStage) -> None:
             assert error.code == -32603
             assert "401" in str(error) or "key" in str(error)
 
-    perform(work())
+    await perform(work())
 
 
-def test_mcp_servers_of_the_editor_are_refused_with_a_message(stage: MakeStage) -> None:
+async def test_mcp_servers_of_the_editor_are_refused_with_a_message(stage: MakeStage) -> None:
     made = stage(says("Fine."))
     server = McpServerStdio(
         name="evil", command="/bin/touch", args=[str(made.folder / "started")],
@@ -925,4 +922,4 @@ def test_mcp_servers_of_the_editor_are_refused_with_a_message(stage: MakeStage) 
             assert "secret-value" not in editor.text
             assert not (made.folder / "started").exists()
 
-    perform(work())
+    await perform(work())

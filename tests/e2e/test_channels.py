@@ -19,40 +19,34 @@ from treadle.testing.channels import check_channel
 ANNA, EVE = "anna@example.com", "eve@example.com"
 
 
-def test_mail_keeps_the_contract_of_channels() -> None:
-    async def scenario() -> None:
-        async with serve_mail() as mail:
-            mail.refused.add("nobody@example.com")
-            channel = Email("email", mail.settings())
+async def test_mail_keeps_the_contract_of_channels() -> None:
+    async with serve_mail() as mail:
+        mail.refused.add("nobody@example.com")
+        channel = Email("email", mail.settings())
 
-            async def texts() -> list[str]:
-                return mail.texts(ANNA)
+        async def texts() -> list[str]:
+            return mail.texts(ANNA)
 
-            await check_channel(channel, ANNA, "nobody@example.com", texts)
-
-    asyncio.run(scenario())
+        await check_channel(channel, ANNA, "nobody@example.com", texts)
 
 
-def test_a_thread_is_a_session_and_forged_mail_is_not_read(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with serve_mail() as mail:
-            settings = mail.settings(password="{{vault:MAIL}}")
-            channels = {"email": {"agent": "hero", "settings": settings}}
-            write_home(tmp_path, channels, {"MAIL": PASSWORD})
-            async with opened(tmp_path, echo()) as engine:
-                manager: Any = engine.context.channels()
-                await manager.store.save_person(
-                    Person(channel="email", sender=ANNA, name="Anna", user="anna", grants=("direct",), added_at=0.0)
-                )
-                async with manager.run_in_background():
-                    while await manager.store.cursor("email") is None:  # noqa: ASYNC110 -- a row of a database
-                        await asyncio.sleep(0.01)
-                    await converse(mail)
-                runs = await engine.context.service.runs()
-                assert [run.owner for run in runs] == ["anna"] * 3
-                assert len({run.origin.session_id for run in runs}) == 2, "each thread is a session"
-
-    asyncio.run(scenario())
+async def test_a_thread_is_a_session_and_forged_mail_is_not_read(tmp_path: Path) -> None:
+    async with serve_mail() as mail:
+        settings = mail.settings(password="{{vault:MAIL}}")
+        channels = {"email": {"agent": "hero", "settings": settings}}
+        write_home(tmp_path, channels, {"MAIL": PASSWORD})
+        async with opened(tmp_path, echo()) as engine:
+            manager: Any = engine.context.channels()
+            await manager.store.save_person(
+                Person(channel="email", sender=ANNA, name="Anna", user="anna", grants=("direct",), added_at=0.0)
+            )
+            async with manager.run_in_background():
+                while await manager.store.cursor("email") is None:  # noqa: ASYNC110 -- a row of a database
+                    await asyncio.sleep(0.01)
+                await converse(mail)
+            runs = await engine.context.service.runs()
+            assert [run.owner for run in runs] == ["anna"] * 3
+            assert len({run.origin.session_id for run in runs}) == 2, "each thread is a session"
 
 
 async def converse(mail: MailServers) -> None:
@@ -80,12 +74,10 @@ async def converse(mail: MailServers) -> None:
 
 
 @pytest.mark.parametrize("platforms", [("telegram", "slack"), ("matrix", "email")])
-def test_a_server_that_is_killed_answers_every_message_once_and_in_order(
+async def test_a_server_that_is_killed_answers_every_message_once_and_in_order(
     tmp_path: Path, platforms: tuple[str, ...]
 ) -> None:
-    found = asyncio.run(
-        measure(6, 3, 4, 1, tmp_path, streaming=True, platforms=platforms, finish_seconds=HANG_SECONDS)
-    )
+    found = await measure(6, 3, 4, 1, tmp_path, streaming=True, platforms=platforms, finish_seconds=HANG_SECONDS)
     for name in platforms:
         assert found[f"{name} answered"] + found[f"{name} reported"] == 12, found
     assert find_faults(found, platforms) == [], found

@@ -74,37 +74,28 @@ async def run(command: list[str], tmp_path: Path, url: str) -> tuple[int, str, s
 
 
 @pytest.mark.parametrize("block", PROGRAMS, ids=lambda block: f"{name_of(block.page)}:{block.line}")
-def test_documented_programs_run(block: Block, tmp_path: Path) -> None:
-    async def perform() -> None:
-        async with FakeEndpoint(policy=reply) as server:
-            code, out, err = await run([sys.executable, "-c", block.text], tmp_path, server.url)
-            assert (code, err) == (0, "")
-            for line in re.findall(r"print\(.*\)  # (.+)$", block.text, re.MULTILINE):
-                assert line in out
-
-    asyncio.run(perform())
+async def test_documented_programs_run(block: Block, tmp_path: Path) -> None:
+    async with FakeEndpoint(policy=reply) as server:
+        code, out, err = await run([sys.executable, "-c", block.text], tmp_path, server.url)
+        assert (code, err) == (0, "")
+        for line in re.findall(r"print\(.*\)  # (.+)$", block.text, re.MULTILINE):
+            assert line in out
 
 
 @pytest.mark.parametrize("page", SCRIPTED, ids=name_of)
-def test_documented_scripts_run(page: Path, tmp_path: Path) -> None:
-    async def perform() -> None:
-        async with FakeEndpoint(policy=reply) as server:
-            script = "\n".join(["set -eu", *(block.text for block in blocks(page, "bash"))])
-            code, _, err = await run(["bash", "-c", script], tmp_path, server.url)
-            assert code == 0, err
-
-    asyncio.run(perform())
+async def test_documented_scripts_run(page: Path, tmp_path: Path) -> None:
+    async with FakeEndpoint(policy=reply) as server:
+        script = "\n".join(["set -eu", *(block.text for block in blocks(page, "bash"))])
+        code, _, err = await run(["bash", "-c", script], tmp_path, server.url)
+        assert code == 0, err
 
 
-def test_the_readme_program_prints_the_sum(tmp_path: Path) -> None:
-    async def perform() -> None:
-        [program] = blocks(README, "python")
-        async with FakeEndpoint(policy=reply) as server:
-            code, out, err = await run([sys.executable, "-c", program.text], tmp_path, server.url)
-            assert (code, err) == (0, "")
-            first, *types = out.splitlines()
-            assert first == "It is 5."
-            assert (types[0], types[-1]) == ("run_queued", "run_end")
-            assert {"token", "tool_call_start", "tool_call_end"} < set(types)
-
-    asyncio.run(perform())
+async def test_the_readme_program_prints_the_sum(tmp_path: Path) -> None:
+    [program] = blocks(README, "python")
+    async with FakeEndpoint(policy=reply) as server:
+        code, out, err = await run([sys.executable, "-c", program.text], tmp_path, server.url)
+        assert (code, err) == (0, "")
+        first, *types = out.splitlines()
+        assert first == "It is 5."
+        assert (types[0], types[-1]) == ("run_queued", "run_end")
+        assert {"token", "tool_call_start", "tool_call_end"} < set(types)

@@ -51,25 +51,22 @@ def test_the_example_plugin_adds_its_tool(tmp_path: Path) -> None:
     assert run(tmp_path, "-c", code, path=tmp_path) == "True\n"
 
 
-def test_the_notebook_runs_inside_a_running_loop(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_notebook_runs_inside_a_running_loop(capsys: pytest.CaptureFixture[str]) -> None:
     cells = json.loads((EXAMPLES / "notebook.ipynb").read_text())["cells"]
 
-    async def execute() -> None:
-        names: dict[str, object] = {}
-        for cell in cells:
-            if cell["cell_type"] == "code":
-                exec("".join(cell["source"]), names)
-
-    asyncio.run(execute())
+    names: dict[str, object] = {}
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
     assert capsys.readouterr().out == "Hello from a notebook.\n"
 
 
-def test_the_example_client_calls_a_server(tmp_path: Path) -> None:
+async def test_the_example_client_calls_a_server(tmp_path: Path) -> None:
     async def scenario() -> str:
         async with serve_home(tmp_path, says("Hello."), says("Hello again.")) as web:
             return await asyncio.to_thread(run, tmp_path, str(EXAMPLES / "client.py"), web.url, web.token, "one")
 
-    assert asyncio.run(scenario()) == "Hello.\nHello again.\n"
+    assert await scenario() == "Hello.\nHello again.\n"
 
 
 def test_the_example_test_passes(tmp_path: Path) -> None:

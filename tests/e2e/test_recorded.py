@@ -1,6 +1,5 @@
 """What each command prints on a terminal of 80 and of 200 columns is what the repository has recorded."""
 
-import asyncio
 from difflib import unified_diff
 from pathlib import Path
 
@@ -14,8 +13,8 @@ HOW = "Read the difference. If users should see it: python -m tests.surfaces.rec
 
 @needs_sandbox
 @pytest.mark.parametrize("columns", WIDTHS)
-def test_commands_print_what_is_recorded(columns: int, tmp_path: Path) -> None:
-    recorded, found = read_recordings(columns), asyncio.run(record(tmp_path, columns))
+async def test_commands_print_what_is_recorded(columns: int, tmp_path: Path) -> None:
+    recorded, found = read_recordings(columns), await record(tmp_path, columns)
     for name in sorted({*recorded, *found}):
         before, now = recorded.get(name, ""), found.get(name, "")
         lines = unified_diff(before.splitlines(), now.splitlines(), f"{columns}/{name}", "now", lineterm="")

@@ -1,6 +1,5 @@
 """The chat line by line in a real terminal: set-up, long input, edited arguments and leaving."""
 
-import asyncio
 from pathlib import Path
 
 from tests.e2e.scripted_endpoint import calls, says
@@ -63,11 +62,11 @@ def test_arguments_are_edited_on_several_lines_and_never_sent_as_messages(stage:
     assert "oops" not in str([request.json for request in made.endpoint.requests])
 
 
-def test_leaving_during_a_run_asks_whether_it_continues(stage: MakeStage) -> None:
+async def test_leaving_during_a_run_asks_whether_it_continues(stage: MakeStage) -> None:
     made = stage(Silence(), calls("write_file", path="x.txt", content="a"), says("Done."), agent=ASK)
     with made.open("chat", "--inline", ready=HINT) as terminal:
         enter(terminal, "go")
-        asyncio.run(until(lambda: bool(made.endpoint.requests)))
+        await until(lambda: bool(made.endpoint.requests))
         terminal.send("C-d")
         terminal.wait_for("A run is in progress")
         enter(terminal, "")

@@ -64,7 +64,7 @@ def test_estimates_are_accurate_for_every_kind_of_text(measured: list[Measured],
     assert mean(request for request in measured if request.session.kind == kind) < 0.05
 
 
-def test_the_server_reports_the_same_counts(path: Path, measured: list[Measured]) -> None:
+async def test_the_server_reports_the_same_counts(path: Path, measured: list[Measured]) -> None:
     """The first requests of the smallest sessions are sent: prompts are read slowly here."""
     smallest = sorted((request for request in measured if request.number == 0), key=lambda request: request.counted)
 
@@ -72,7 +72,7 @@ def test_the_server_reports_the_same_counts(path: Path, measured: list[Measured]
         async with counter(path) as count:
             return [await count.reported(request.request) for request in smallest[:3]]
 
-    assert asyncio.run(ask()) == [request.counted for request in smallest[:3]]
+    assert await ask() == [request.counted for request in smallest[:3]]
 
 
 def test_the_measured_sessions_are_numerous_and_varied(measured: list[Measured]) -> None:
@@ -99,7 +99,7 @@ def render_functions(tools: Iterable[ToolSpec]) -> str:
     return "\n".join(json.dumps({"type": "function", "function": each}) for each in functions)
 
 
-def test_the_default_tools_are_small_and_estimated_within_ten_percent(path: Path, tmp_path: Path) -> None:
+async def test_the_default_tools_are_small_and_estimated_within_ten_percent(path: Path, tmp_path: Path) -> None:
     """As the embedded model is told of them, and with the wrapper `type: function` that others are sent."""
     agent = Home(tmp_path).agent("default", "local/smollm2")
     sets = (default_tools(agent.tools), default_tools(SMALL_SET), default_tools(DEFAULT_PERMITTED_TOOLS))
@@ -116,7 +116,7 @@ def test_the_default_tools_are_small_and_estimated_within_ten_percent(path: Path
                 found.append((await count.prompt(request), estimate, await count.tokens(render_functions(tools))))
             return found
 
-    measured = asyncio.run(ask())
+    measured = await ask()
     for counted, estimate, _ in measured:
         assert abs(estimate - counted) < 0.1 * counted
     counted, _, as_sent = measured[0]

@@ -13,7 +13,6 @@ from tests.patience import HANG_SECONDS, until
 from tests.remote.test_attached_commands import slow, until_noted
 from tests.surfaces.http.process import Serving
 from tests.surfaces.http.served_home import wants_a_file
-from tests.surfaces.http.test_access import in_time
 from tests.surfaces.shell import COMMAND, Shell, finish
 
 REMOTE = "{name: remote, model: fake/m, tools: [write_file], approvals: {default: ask, via: api}}"
@@ -25,39 +24,38 @@ async def list_types(shell: Shell, run_id: str) -> list[str]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 @pytest.mark.parametrize("is_served", [True, False])
-def test_a_run_continues_when_its_reviewer_leaves(tmp_path: Path, is_served: bool, number: signal.Signals) -> None:
+async def test_a_run_continues_when_its_reviewer_leaves(
+    tmp_path: Path, is_served: bool, number: signal.Signals
+) -> None:
     if number == signal.SIGHUP and is_served:
         pytest.skip("the server is not affected by the terminal of a reviewer")
 
     def reply(request: Request) -> Behaviour:
         return slow("All", " done.") if request.json["messages"][-1]["role"] == "tool" else wants_a_file()
 
-    async def perform() -> None:
-        async with endpoint:
-            shell = Shell(tmp_path / "home", endpoint.url).configure()
-            shell.write("agents/remote/config.yaml", REMOTE)
-            shell.cwd = tmp_path
-            serving = Serving(shell)
-            if is_served:
-                await asyncio.to_thread(serving.start)
-            asked = await shell("run", "--json", "-a", "remote", "Write.")
-            run_id = asked.json[0]["run_id"]
-            assert asked.code == 4
-            reviewing = shell.start("approvals", "approve", "last")
-            await until(lambda: len(endpoint.requests) == 2)
-            reviewing.send_signal(number)
-            assert f"Left {run_id}, which continues." in await until_noted(reviewing, "Left ")
-            assert (await finish(reviewing)).code == 128 + number
-            endpoint.go_on.set()
-            async with asyncio.timeout(HANG_SECONDS):
-                while (types := await list_types(shell, run_id))[-1] != "run_end":  # noqa: ASYNC110 -- read anew
-                    await asyncio.sleep(0.1)
-            assert "run_interrupted" not in types
-            if is_served:
-                await asyncio.to_thread(serving.stop)
-
     endpoint = FakeEndpoint(policy=reply)
-    in_time(perform(), HANG_SECONDS)
+    async with endpoint:
+        shell = Shell(tmp_path / "home", endpoint.url).configure()
+        shell.write("agents/remote/config.yaml", REMOTE)
+        shell.cwd = tmp_path
+        serving = Serving(shell)
+        if is_served:
+            await asyncio.to_thread(serving.start)
+        asked = await shell("run", "--json", "-a", "remote", "Write.")
+        run_id = asked.json[0]["run_id"]
+        assert asked.code == 4
+        reviewing = shell.start("approvals", "approve", "last")
+        await until(lambda: len(endpoint.requests) == 2)
+        reviewing.send_signal(number)
+        assert f"Left {run_id}, which continues." in await until_noted(reviewing, "Left ")
+        assert (await finish(reviewing)).code == 128 + number
+        endpoint.go_on.set()
+        async with asyncio.timeout(HANG_SECONDS):
+            while (types := await list_types(shell, run_id))[-1] != "run_end":  # noqa: ASYNC110 -- read anew
+                await asyncio.sleep(0.1)
+        assert "run_interrupted" not in types
+        if is_served:
+            await asyncio.to_thread(serving.stop)
 
 
 def test_serving_an_editor_ends_with_an_empty_input(tmp_path: Path) -> None:

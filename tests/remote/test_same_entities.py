@@ -9,7 +9,6 @@ from urllib.request import Request, urlopen
 from tests.fake_endpoint import Answer, FakeEndpoint, calls, fragment, says
 from tests.fake_endpoint import Request as ModelRequest
 from tests.surfaces.http.process import Serving
-from tests.surfaces.http.test_access import in_time
 from tests.surfaces.shell import Shell
 
 LISTS = {
@@ -44,21 +43,18 @@ def policy(request: ModelRequest) -> Answer:
     return says("Done.")
 
 
-def test_json_output_of_commands_equals_the_answers_of_the_http_api(tmp_path: Path) -> None:
-    async def perform() -> None:
-        async with FakeEndpoint(policy=policy) as endpoint:
-            shell = Shell(tmp_path / "home", endpoint.url).configure().configure_careful()
-            config = shell.home / "config.yaml"
-            config.write_text(config.read_text()[:-1] + ", mcp_servers: {files: {command: files-server}}}")
-            shell.cwd = tmp_path
-            serving = Serving(shell)
-            await asyncio.to_thread(serving.start)
-            try:
-                await compare(shell, serving)
-            finally:
-                await asyncio.to_thread(serving.stop)
-
-    in_time(perform(), 120)
+async def test_json_output_of_commands_equals_the_answers_of_the_http_api(tmp_path: Path) -> None:
+    async with FakeEndpoint(policy=policy) as endpoint:
+        shell = Shell(tmp_path / "home", endpoint.url).configure().configure_careful()
+        config = shell.home / "config.yaml"
+        config.write_text(config.read_text()[:-1] + ", mcp_servers: {files: {command: files-server}}}")
+        shell.cwd = tmp_path
+        serving = Serving(shell)
+        await asyncio.to_thread(serving.start)
+        try:
+            await compare(shell, serving)
+        finally:
+            await asyncio.to_thread(serving.stop)
 
 
 async def compare(shell: Shell, serving: Serving) -> None:

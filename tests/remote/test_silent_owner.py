@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.fake_endpoint import FakeEndpoint, says
-from tests.patience import HANG_SECONDS
 from tests.remote.test_attached_commands import make_shell, slow, until_noted
 from tests.surfaces.http.process import Serving
-from tests.surfaces.http.test_access import in_time
 from tests.surfaces.shell import Shell, finish, until_token
 from treadle.remote import owner_watch
 from treadle.remote.connection import Address, Connection, OwnerName, OwnerSilent
@@ -31,80 +29,68 @@ def stopped(serving: Serving) -> Generator[int]:
         os.kill(serving.pid, signal.SIGCONT)
 
 
-def test_commands_name_a_stopped_owner_after_three_seconds_and_continue_with_it(tmp_path: Path) -> None:
-    async def perform() -> None:
-        async with FakeEndpoint(policy=lambda _: says("Done.")) as endpoint:
-            shell = make_shell(tmp_path, endpoint)
-            serving = Serving(shell)
-            await asyncio.to_thread(serving.start)
-            commands = (("tokens", "create", "me"), ("serve", "--port", "0"), ("run", "Go."))
-            with stopped(serving) as pid:
-                started = [shell.start(*words) for words in commands]
-                notes = await asyncio.gather(*(until_noted(each, "does not answer") for each in started))
-                for note in notes:
-                    assert f"owned by process {pid} (`treadle serve`" in note
-                    assert f"(for {NOTICE_SECONDS:.0f} s). It is stopped (SIGSTOP)." in note
-                    assert f"`kill -CONT {pid}`" in note
-            ended = await asyncio.gather(*map(finish, started))
-            assert ended[1].code == 1, "two servers cannot own one home"
-            for done in (
-                ended[0],
-                ended[2],
-            ):  # on a busy machine the first one has given up when the last one starts
-                assert done.code == 0 or "which does not answer" in done.complaint
-            await asyncio.to_thread(serving.stop)
-
-    in_time(perform(), HANG_SECONDS)
-
-
-def test_a_command_that_follows_a_run_says_that_the_owner_has_stopped(tmp_path: Path) -> None:
-    async def perform() -> None:
-        async with FakeEndpoint(slow("Once", " upon")) as endpoint:
-            shell = make_shell(tmp_path, endpoint)
-            serving = Serving(shell)
-            await asyncio.to_thread(serving.start)
-            following = shell.start("run", "--json", "Tell.")
-            await until_token(following)
-            with stopped(serving) as pid:
-                assert f"process {pid} " in await until_noted(following, "does not answer")
-            await until_noted(following, f"Process {pid} answers again.")
-            endpoint.go_on.set()
-            assert (await finish(following)).json[-1]["type"] == "run_end"
-            await asyncio.to_thread(serving.stop)
-
-    in_time(perform(), HANG_SECONDS)
-
-
-def test_the_doctor_names_a_stopped_owner(tmp_path: Path) -> None:
-    async def perform() -> None:
-        shell = Shell(tmp_path / "home").configure()
+async def test_commands_name_a_stopped_owner_after_three_seconds_and_continue_with_it(tmp_path: Path) -> None:
+    async with FakeEndpoint(policy=lambda _: says("Done.")) as endpoint:
+        shell = make_shell(tmp_path, endpoint)
         serving = Serving(shell)
         await asyncio.to_thread(serving.start)
+        commands = (("tokens", "create", "me"), ("serve", "--port", "0"), ("run", "Go."))
         with stopped(serving) as pid:
-            assert f"owned by process {pid} " in " ".join((await shell("doctor")).err.split())
+            started = [shell.start(*words) for words in commands]
+            notes = await asyncio.gather(*(until_noted(each, "does not answer") for each in started))
+            for note in notes:
+                assert f"owned by process {pid} (`treadle serve`" in note
+                assert f"(for {NOTICE_SECONDS:.0f} s). It is stopped (SIGSTOP)." in note
+                assert f"`kill -CONT {pid}`" in note
+        ended = await asyncio.gather(*map(finish, started))
+        assert ended[1].code == 1, "two servers cannot own one home"
+        for done in (
+            ended[0],
+            ended[2],
+        ):  # on a busy machine the first one has given up when the last one starts
+            assert done.code == 0 or "which does not answer" in done.complaint
         await asyncio.to_thread(serving.stop)
 
-    in_time(perform(), HANG_SECONDS)
+
+async def test_a_command_that_follows_a_run_says_that_the_owner_has_stopped(tmp_path: Path) -> None:
+    async with FakeEndpoint(slow("Once", " upon")) as endpoint:
+        shell = make_shell(tmp_path, endpoint)
+        serving = Serving(shell)
+        await asyncio.to_thread(serving.start)
+        following = shell.start("run", "--json", "Tell.")
+        await until_token(following)
+        with stopped(serving) as pid:
+            assert f"process {pid} " in await until_noted(following, "does not answer")
+        await until_noted(following, f"Process {pid} answers again.")
+        endpoint.go_on.set()
+        assert (await finish(following)).json[-1]["type"] == "run_end"
+        await asyncio.to_thread(serving.stop)
 
 
-def test_a_silent_owner_is_given_up_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_doctor_names_a_stopped_owner(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "home").configure()
+    serving = Serving(shell)
+    await asyncio.to_thread(serving.start)
+    with stopped(serving) as pid:
+        assert f"owned by process {pid} " in " ".join((await shell("doctor")).err.split())
+    await asyncio.to_thread(serving.stop)
+
+
+async def test_a_silent_owner_is_given_up_after_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner_watch, "NOTICE_SECONDS", 0.02)
 
-    async def perform() -> None:
-        path, told = str(tmp_path / "s"), list[str]()
-        address = Address(path, OwnerName(os.getpid(), "process 7 (`treadle run`)"))
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(path)
-            listener.listen()  # the kernel accepts connections; no process answers
-            async with Connection(address, told.append, limit_seconds=0.1) as connection:
-                with pytest.raises(OwnerSilent, match=r"process 7 \(`treadle run`\), which does not answer"):
-                    await connection.is_alive()
-        assert len(told) == 1, "the user is told once"
-
-    asyncio.run(perform())
+    path, told = str(tmp_path / "s"), list[str]()
+    address = Address(path, OwnerName(os.getpid(), "process 7 (`treadle run`)"))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()  # the kernel accepts connections; no process answers
+        async with Connection(address, told.append, limit_seconds=0.1) as connection:
+            with pytest.raises(OwnerSilent, match=r"process 7 \(`treadle run`\), which does not answer"):
+                await connection.is_alive()
+    assert len(told) == 1, "the user is told once"
 
 
-def test_a_slow_answer_of_an_owner_that_answers_probes_is_awaited(
+async def test_a_slow_answer_of_an_owner_that_answers_probes_is_awaited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owner_watch, "NOTICE_SECONDS", 0.2)
@@ -119,12 +105,9 @@ def test_a_slow_answer_of_an_owner_that_answers_probes_is_awaited(
         finally:
             writer.close()
 
-    async def perform() -> None:
-        path, told = str(tmp_path / "s"), list[str]()
-        server = await asyncio.start_unix_server(serve, path)
-        address = Address(path, OwnerName(os.getpid(), "process 7"))
-        async with server, Connection(address, told.append, limit_seconds=0.3) as connection:
-            assert await connection.is_alive()
-        assert told == []
-
-    asyncio.run(perform())
+    path, told = str(tmp_path / "s"), list[str]()
+    server = await asyncio.start_unix_server(serve, path)
+    address = Address(path, OwnerName(os.getpid(), "process 7"))
+    async with server, Connection(address, told.append, limit_seconds=0.3) as connection:
+        assert await connection.is_alive()
+    assert told == []

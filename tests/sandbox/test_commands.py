@@ -86,8 +86,8 @@ def test_a_command_has_a_clean_environment(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_no_process_outlives_its_command(way: str, workspace: Path, mode: SandboxMode) -> None:
-    assert asyncio.run(survivors(way, mode, 4, workspace)) == []
+async def test_no_process_outlives_its_command(way: str, workspace: Path, mode: SandboxMode) -> None:
+    assert await survivors(way, mode, 4, workspace) == []
 
 
 def test_background_processes_end_with_their_command(workspace: Path, mode: SandboxMode) -> None:
@@ -108,7 +108,7 @@ def test_a_process_gets_a_chance_to_end_before_it_is_killed(workspace: Path, mod
     assert finished.killed_processes >= 2
 
 
-def test_a_command_can_be_cancelled_while_it_starts(workspace: Path, mode: SandboxMode) -> None:
+async def test_a_command_can_be_cancelled_while_it_starts(workspace: Path, mode: SandboxMode) -> None:
     async def cancelled() -> Finished:
         commands = ShellCommands(limits=CommandLimits(grace=0.2))
         await commands.confinement()
@@ -121,10 +121,10 @@ def test_a_command_can_be_cancelled_while_it_starts(workspace: Path, mode: Sandb
         finally:
             commands.close()
 
-    assert asyncio.run(cancelled()).ended_by == "cancelled"
+    assert (await cancelled()).ended_by == "cancelled"
 
 
-def test_a_second_cancel_ends_a_command_at_once(workspace: Path, mode: SandboxMode) -> None:
+async def test_a_second_cancel_ends_a_command_at_once(workspace: Path, mode: SandboxMode) -> None:
     async def cancelled() -> Finished:
         commands = ShellCommands(limits=CommandLimits(grace=60))
         shown = asyncio.Event()
@@ -139,14 +139,14 @@ def test_a_second_cancel_ends_a_command_at_once(workspace: Path, mode: SandboxMo
         finally:
             commands.close()
 
-    assert asyncio.run(cancelled()).ended_by == "cancelled"
+    assert (await cancelled()).ended_by == "cancelled"
 
 
 def find_brokers() -> list[int]:
     return [pid for pid in processes_called(BROKER_MODULE) if _parent(pid) == os.getpid()]
 
 
-def test_loss_of_the_helper_changes_neither_the_sandbox_nor_what_is_asked(workspace: Path) -> None:
+async def test_loss_of_the_helper_changes_neither_the_sandbox_nor_what_is_asked(workspace: Path) -> None:
     """The process that starts commands is killed again and again, also while the sandbox is probed. A command that
     was not started is handed over again; one that was is not repeated."""
     policy, ran = SandboxPolicy("auto"), workspace / "ran"
@@ -157,30 +157,25 @@ def test_loss_of_the_helper_changes_neither_the_sandbox_nor_what_is_asked(worksp
                 os.kill(broker, signal.SIGKILL)
             await asyncio.sleep(0.03 * 1.4**number)
 
-    async def scenario() -> None:
-        expected = (await ShellCommands().confinement()).sandbox
-        commands = ShellCommands()
-        killing = asyncio.create_task(kill_brokers())
-        results = list[Finished | BaseException]()
-        for _ in range(5):
-            batch = [
-                commands.run(Command(f"echo {number} >> ran", workspace, policy), print) for number in range(4)
-            ]
-            results += await asyncio.gather(*batch, return_exceptions=True)
-        killing.cancel()
-        assert (await commands.confinement()).sandbox == expected
-        assert (await commands.run(Command("echo end", workspace, policy), print)).output == "end\n"
-        commands.close()
-        finished = [each for each in results if isinstance(each, Finished)]
-        assert finished
-        assert all(isinstance(each, Finished | CommandError) for each in results)
-        assert not any(isinstance(each, SandboxMissing) for each in results)
-        assert len(finished) <= len(ran.read_text().splitlines()) <= len(results)
-
-    asyncio.run(scenario())
+    expected = (await ShellCommands().confinement()).sandbox
+    commands = ShellCommands()
+    killing = asyncio.create_task(kill_brokers())
+    results = list[Finished | BaseException]()
+    for _ in range(5):
+        batch = [commands.run(Command(f"echo {number} >> ran", workspace, policy), print) for number in range(4)]
+        results += await asyncio.gather(*batch, return_exceptions=True)
+    killing.cancel()
+    assert (await commands.confinement()).sandbox == expected
+    assert (await commands.run(Command("echo end", workspace, policy), print)).output == "end\n"
+    commands.close()
+    finished = [each for each in results if isinstance(each, Finished)]
+    assert finished
+    assert all(isinstance(each, Finished | CommandError) for each in results)
+    assert not any(isinstance(each, SandboxMissing) for each in results)
+    assert len(finished) <= len(ran.read_text().splitlines()) <= len(results)
 
 
-def test_a_killed_broker_is_replaced_and_leaves_no_process(workspace: Path) -> None:
+async def test_a_killed_broker_is_replaced_and_leaves_no_process(workspace: Path) -> None:
     mark = a_mark()
 
     async def killed() -> Finished:
@@ -198,7 +193,7 @@ def test_a_killed_broker_is_replaced_and_leaves_no_process(workspace: Path) -> N
         return finished
 
     before = homes()
-    assert asyncio.run(killed()).output == "again\n"
+    assert (await killed()).output == "again\n"
     assert processes_called(mark) == []
     assert homes() <= before
 
@@ -219,7 +214,7 @@ def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def test_missing_bubblewrap_is_reported_once(workspace: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_missing_bubblewrap_is_reported_once(workspace: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         commands = ShellCommands(bubblewrap="/nowhere/bwrap")
         found = await commands.confinement()
@@ -231,11 +226,11 @@ def test_missing_bubblewrap_is_reported_once(workspace: Path, caplog: pytest.Log
         commands.close()
 
     with caplog.at_level(logging.WARNING, "treadle.sandbox"):
-        asyncio.run(run())
+        await run()
     assert [record.name for record in caplog.records] == ["treadle.sandbox"]
 
 
-def test_a_bubblewrap_that_does_not_work_is_not_used(workspace: Path, tmp_path: Path) -> None:
+async def test_a_bubblewrap_that_does_not_work_is_not_used(workspace: Path, tmp_path: Path) -> None:
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
     broken.chmod(0o755)
@@ -246,11 +241,11 @@ def test_a_bubblewrap_that_does_not_work_is_not_used(workspace: Path, tmp_path: 
         commands.close()
         return "" if found.sandbox else found.reason
 
-    assert "user namespaces" in asyncio.run(reason())
+    assert "user namespaces" in await reason()
 
 
-def test_an_invalid_variable_name_is_refused(workspace: Path) -> None:
+async def test_an_invalid_variable_name_is_refused(workspace: Path) -> None:
     commands = ShellCommands()
     with pytest.raises(CommandError, match="my-key"):
-        asyncio.run(commands.run(Command("true", workspace, OFF, {"my-key": "x"}), print))
+        await commands.run(Command("true", workspace, OFF, {"my-key": "x"}), print)
     commands.close()

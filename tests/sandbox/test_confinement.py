@@ -32,14 +32,14 @@ def show(policy: dict[str, tuple[str, ...]]) -> SandboxPolicy:
     return SandboxPolicy("required", **policy)  # pyright: ignore[reportArgumentType] -- fields by name
 
 
-def test_the_environment_of_the_engine_is_not_visible(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_environment_of_the_engine_is_not_visible(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CANARY", "tweet-tweet")
-    finished = asyncio.run(run(LOOK, environment={"TOKEN": "granted-value"}))
+    finished = await run(LOOK, environment={"TOKEN": "granted-value"})
     assert "tweet-tweet" not in finished.output
     assert "TOKEN=granted-value" in finished.output
 
 
-def test_secrets_are_in_no_list_of_processes(run: Run) -> None:
+async def test_secrets_are_in_no_list_of_processes(run: Run) -> None:
     async def listed() -> str:
         begun = asyncio.Event()
 
@@ -55,7 +55,7 @@ def test_secrets_are_in_no_list_of_processes(run: Run) -> None:
         await running
         return found
 
-    found = asyncio.run(listed())
+    found = await listed()
     assert "echo begun; sleep 1000" in found
     assert "granted-value" not in found
 
@@ -68,24 +68,24 @@ def command_lines() -> str:
     return b"\n".join(lines).decode(errors="replace")
 
 
-def test_homes_and_other_folders_are_not_visible(run: Run, tmp_path: Path) -> None:
+async def test_homes_and_other_folders_are_not_visible(run: Run, tmp_path: Path) -> None:
     (tmp_path / "outside").write_text("canary")
     text = f"ls -A /root /home /mnt /opt /srv /var /run 2>&1; cat '{tmp_path}/outside'; cat /etc/shadow; ls /sys"
-    output = asyncio.run(run(text)).output
+    output = (await run(text)).output
     assert "canary" not in output
     assert "root:" not in output
     assert output.count("No such file or directory") >= 6
 
 
-def test_only_the_workspace_can_be_written(run: Run, workspace: Path, tmp_path: Path) -> None:
+async def test_only_the_workspace_can_be_written(run: Run, workspace: Path, tmp_path: Path) -> None:
     text = 'for f in /x /usr/x /etc/x /dev/x /proc/x; do touch "$f" && echo wrote $f; done; touch in'
     own = f"touch '{tmp_path}/x' /tmp/x /dev/shm/x ~/x"
-    assert "wrote" not in asyncio.run(run(f"({text}; {own}) 2>/dev/null")).output
+    assert "wrote" not in (await run(f"({text}; {own}) 2>/dev/null")).output
     assert (workspace / "in").exists()
     assert not (tmp_path / "x").exists()
 
 
-def test_no_setting_of_the_kernel_can_be_written(run: Run) -> None:
+async def test_no_setting_of_the_kernel_can_be_written(run: Run) -> None:
     """One of them names a program that the kernel starts, as root and outside. Nothing is written here."""
     look = """
 import os
@@ -98,70 +98,69 @@ try:
 except OSError as error:
     print(type(error).__name__, open('/proc/sys/kernel/ostype').read(), end='')
 """
-    output = asyncio.run(run(f"python3 - <<'E'\n{look}E")).output
+    output = (await run(f"python3 - <<'E'\n{look}E")).output
     assert output.splitlines()[0] == "[]"
     assert output.splitlines()[-1].endswith("Error Linux")
 
 
-def test_links_out_of_the_workspace_do_not_resolve(run: Run, workspace: Path, tmp_path: Path) -> None:
+async def test_links_out_of_the_workspace_do_not_resolve(run: Run, workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "outside").write_text("canary")
     (workspace / "link").symlink_to(tmp_path)
     (workspace / "etc").symlink_to("/etc")
-    finished = asyncio.run(run("cat link/outside etc/shadow; touch link/x; ln -s /root r; ls r/"))
+    finished = await run("cat link/outside etc/shadow; touch link/x; ln -s /root r; ls r/")
     assert "canary" not in finished.output
     assert not (tmp_path / "x").exists()
 
 
-def test_a_workspace_that_is_a_link_is_the_folder_it_leads_to(run: Run, tmp_path: Path) -> None:
+async def test_a_workspace_that_is_a_link_is_the_folder_it_leads_to(run: Run, tmp_path: Path) -> None:
     real = tmp_path / "real"
     real.mkdir()
     (tmp_path / "link").symlink_to(real)
-    assert asyncio.run(run("pwd", workspace=tmp_path / "link")).output == f"{real}\n"
+    assert (await run("pwd", workspace=tmp_path / "link")).output == f"{real}\n"
 
 
-def test_the_network_is_off_unless_the_policy_has_it_on(run: Run) -> None:
+async def test_the_network_is_off_unless_the_policy_has_it_on(run: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         connect = f"timeout 2 bash -c '</dev/tcp/127.0.0.1/{port}' 2>/dev/null && echo connected"
-        assert "connected" not in asyncio.run(run(connect)).output
-        assert "connected" in asyncio.run(run(connect, SandboxPolicy("required", network=True))).output
+        assert "connected" not in (await run(connect)).output
+        assert "connected" in (await run(connect, SandboxPolicy("required", network=True))).output
 
 
-def test_other_processes_are_not_visible(run: Run) -> None:
-    output = asyncio.run(
-        run(f"kill -0 {os.getpid()} && echo seen; ls /proc | grep -c '^[0-9]'; grep CapEff /proc/self/status")
+async def test_other_processes_are_not_visible(run: Run) -> None:
+    output = await run(
+        f"kill -0 {os.getpid()} && echo seen; ls /proc | grep -c '^[0-9]'; grep CapEff /proc/self/status"
     )
     assert "seen" not in output.output
     assert int(output.output.splitlines()[-2]) < 8
     assert output.output.splitlines()[-1].split()[1] == "0" * 16
 
 
-def test_folders_of_the_policy_are_readable_or_writable(run: Run, tmp_path: Path) -> None:
+async def test_folders_of_the_policy_are_readable_or_writable(run: Run, tmp_path: Path) -> None:
     (tmp_path / "read").mkdir()
     (tmp_path / "write").mkdir()
     (tmp_path / "read" / "x").write_text("readable\n")
     policy = show({"readable": (str(tmp_path / "read"),), "writable": (str(tmp_path / "write"),)})
-    finished = asyncio.run(run(f"cd '{tmp_path}'; cat read/x; touch read/y; touch write/y", policy))
+    finished = await run(f"cd '{tmp_path}'; cat read/x; touch read/y; touch write/y", policy)
     assert finished.output.startswith("readable\n")
     assert [path.name for path in tmp_path.glob("*/y")] == ["y"]
     assert (tmp_path / "write" / "y").exists()
 
 
-def test_the_engines_home_is_never_shown(run: Run, tmp_path: Path) -> None:
+async def test_the_engines_home_is_never_shown(run: Run, tmp_path: Path) -> None:
     home = tmp_path / "home"
     policy = show({"readable": (str(home),)})
-    assert (
-        asyncio.run(run(f"ls -A '{home}/.treadle'; cat '{home}/.treadle/vault.db'", policy)).output.count("canary")
-        == 0
-    )
+    assert (await run(f"ls -A '{home}/.treadle'; cat '{home}/.treadle/vault.db'", policy)).output.count(
+        "canary"
+    ) == 0
     for folders in ({"readable": (str(home / ".treadle"),)}, {"writable": (str(home / ".treadle"),)}):
         with pytest.raises(CommandError, match="commands must not see"):
-            asyncio.run(run("true", show(folders)))
+            await run("true", show(folders))
     with pytest.raises(CommandError, match="cannot be a workspace"):
-        asyncio.run(run("true", workspace=home / ".treadle"))
+        await run("true", workspace=home / ".treadle")
     inside = home / ".treadle" / "work"
     inside.mkdir()
-    assert "vault" not in asyncio.run(run("ls -A ..; pwd", workspace=inside)).output
+    assert "vault" not in (await run("ls -A ..; pwd", workspace=inside)).output
 
 
 @pytest.mark.parametrize("folder", ["/", "/usr", "/etc"])
@@ -171,32 +170,32 @@ def test_a_system_folder_cannot_be_the_workspace(folder: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "told"), [("relative", "the whole path"), ("/not/there", "does not exist")])
-def test_a_policy_with_an_invalid_folder_is_refused(run: Run, name: str, told: str) -> None:
+async def test_a_policy_with_an_invalid_folder_is_refused(run: Run, name: str, told: str) -> None:
     with pytest.raises(CommandError, match=told):
-        asyncio.run(run("true", show({"readable": (name,)})))
+        await run("true", show({"readable": (name,)}))
 
 
 @pytest.mark.parametrize("place", ["/tmp", "/dev/shm", "~"])
-def test_the_size_of_private_folders_is_bounded(run: Run, place: str) -> None:
+async def test_the_size_of_private_folders_is_bounded(run: Run, place: str) -> None:
     text = f"df -B1 --output=size {place} | tail -1"
-    assert int(asyncio.run(run(text)).output) <= 1024**3
+    assert int((await run(text)).output) <= 1024**3
 
 
-def test_programs_of_the_system_work(run: Run) -> None:
+async def test_programs_of_the_system_work(run: Run) -> None:
     identity = "-c user.name=a -c user.email=b@c"
     text = f"git init -q . && git {identity} commit -q --allow-empty -m x && git log --oneline | wc -l"
-    assert asyncio.run(run(f"{text}; id -un >/dev/null && date +%Y >/dev/null && echo fine")).output == "1\nfine\n"
+    assert (await run(f"{text}; id -un >/dev/null && date +%Y >/dev/null && echo fine")).output == "1\nfine\n"
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_fifty_commands_leave_no_files_or_processes(
+async def test_fifty_commands_leave_no_files_or_processes(
     mode: str, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setattr(tempfile, "tempdir", None)  # forget the folder that all processes share
-    left, _ = asyncio.run(endure(next(known for known in MODES if known == mode), 50, workspace))
+    left, _ = await endure(next(known for known in MODES if known == mode), 50, workspace)
     assert left == Left(0, 0, 0)
 
 

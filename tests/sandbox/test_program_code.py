@@ -1,6 +1,5 @@
 """Which code a program would load from a folder that a run can write, whatever names it."""
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -243,14 +242,14 @@ def test_content_that_cannot_be_pinned_is_refused(tmp_path: Path, monkeypatch: p
         hash_content(str(tree), places)
 
 
-def test_a_copy_has_the_hash_of_its_content_and_no_compiled_files(tmp_path: Path) -> None:
+async def test_a_copy_has_the_hash_of_its_content_and_no_compiled_files(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     (tree / "__pycache__").mkdir(parents=True)
     (tree / "__pycache__" / "a.pyc").write_bytes(b"evil")
     (tree / "a.py").write_text("1")
     contents = ContentFolder(tmp_path / "contents")
-    digest = asyncio.run(contents.keep(str(tree)))
-    assert digest == asyncio.run(contents.measure(str(tree)))
+    digest = await contents.keep(str(tree))
+    assert digest == await contents.measure(str(tree))
     copy = contents.find(digest)
     assert copy is not None
     assert os.listdir(copy) == ["a.py"]

@@ -1,6 +1,5 @@
 """Filters for system calls: what they decide on both processors, and that they hold for real commands."""
 
-import asyncio
 import ctypes
 import os
 import platform
@@ -159,12 +158,10 @@ for name, numbers in {calls!r}.items():
 
 @needs_bubblewrap
 @needs_a_filter
-def test_a_confined_command_cannot_make_refused_calls(run: Run) -> None:
+async def test_a_confined_command_cannot_make_refused_calls(run: Run) -> None:
     calls = {name: REFUSED[name] for name in ("add_key", "keyctl", "ptrace", "mount", "bpf", "perf_event_open")}
     calls |= {"userfaultfd": REFUSED["userfaultfd"], "io_uring_setup": ABSENT["io_uring_setup"]}
-    output = asyncio.run(
-        run(f"python3 - <<'E'\n{TRY.format(calls=calls)}E\ngrep Seccomp: /proc/self/status")
-    ).output
+    output = (await run(f"python3 - <<'E'\n{TRY.format(calls=calls)}E\ngrep Seccomp: /proc/self/status")).output
     said = dict(line.split()[:2] for line in output.splitlines())
     assert said.pop("Seccomp:") == "2"
     assert said.pop("io_uring_setup") == "ENOSYS"
@@ -173,17 +170,17 @@ def test_a_confined_command_cannot_make_refused_calls(run: Run) -> None:
 
 @needs_bubblewrap
 @needs_a_filter
-def test_a_confined_command_does_not_reach_the_host_of_its_machine(run: Run) -> None:
+async def test_a_confined_command_does_not_reach_the_host_of_its_machine(run: Run) -> None:
     """Network namespaces do not confine AF_VSOCK."""
-    output = asyncio.run(run("python3 -c 'import socket; socket.socket(40, socket.SOCK_STREAM)'")).output
+    output = (await run("python3 -c 'import socket; socket.socket(40, socket.SOCK_STREAM)'")).output
     assert "Operation not permitted" in output
-    assert asyncio.run(run("python3 -c 'import socket; socket.socket(socket.AF_UNIX)'")).output == ""
+    assert (await run("python3 -c 'import socket; socket.socket(socket.AF_UNIX)'")).output == ""
 
 
 @needs_a_filter
-def test_a_command_without_a_sandbox_reaches_no_key_ring(run: Run) -> None:
+async def test_a_command_without_a_sandbox_reaches_no_key_ring(run: Run) -> None:
     calls = {**KEYS, "ptrace": REFUSED["ptrace"]}
-    output = asyncio.run(run(f"python3 - <<'E'\n{TRY.format(calls=calls)}E", SandboxPolicy("off"))).output
+    output = (await run(f"python3 - <<'E'\n{TRY.format(calls=calls)}E", SandboxPolicy("off"))).output
     said = dict(line.split() for line in output.splitlines())
     assert said.pop("ptrace") == "done"  # PTRACE_TRACEME: it may debug what is its own
     assert said == dict.fromkeys(KEYS, "EPERM")

@@ -1,7 +1,6 @@
 """A secret is swept for everywhere it could have gone: the database, the events, live and stored, what the model
 was sent, the log, the environment and the command lines of every process that was started. It is found nowhere."""
 
-import asyncio
 import base64
 import logging
 import os
@@ -100,7 +99,7 @@ SCRIPT = (
 )
 
 
-def test_no_secret_leaves_the_vault(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_secret_leaves_the_vault(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     home, workspace = tmp_path / "home", tmp_path / "workspace"
     workspace.mkdir()
@@ -119,7 +118,7 @@ def test_no_secret_leaves_the_vault(tmp_path: Path, caplog: pytest.LogCaptureFix
                 shown.extend(processes_of(os.getpid()))
             return await engine.wait(run_id)
 
-    result = asyncio.run(scenario())
+    result = await scenario()
     assert result.outcome == "model_error"
     assert {event.type for event in told} >= EXPECTED
     requests = [
@@ -144,7 +143,7 @@ def test_no_secret_leaves_the_vault(tmp_path: Path, caplog: pytest.LogCaptureFix
     )
 
 
-def test_a_call_with_the_raw_value_is_refused_with_advice(tmp_path: Path) -> None:
+async def test_a_call_with_the_raw_value_is_refused_with_advice(tmp_path: Path) -> None:
     home = tmp_path / "home"
     with closing(VaultStore(home, {})) as vault:
         vault.put("TOKEN", CANARY, (SecretGrant("hero"),))
@@ -159,11 +158,8 @@ def test_a_call_with_the_raw_value_is_refused_with_advice(tmp_path: Path) -> Non
         ask(call("use", "c1", text=CANARY)), ask(call("use", "c2", text=f"with {HANDLE}")), say("done")
     )
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model, home=home) as engine:
-            assert (await engine.run(agent(tools=[use]), "go")).text == "done"
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model, home=home) as engine:
+        assert (await engine.run(agent(tools=[use]), "go")).text == "done"
     assert seen == [f"with {CANARY}"]
     told = msgspec.json.encode(model.requests[1].conversation.messages[-1].parts).decode()
     assert "Use the handle instead" in told

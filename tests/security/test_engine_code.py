@@ -193,22 +193,19 @@ def test_without_a_sandbox_landlock_keeps_code_outside_of_the_workspace(
     assert (workspace / "done").read_text() == "ok\n"
 
 
-def outcomes(
+async def outcomes(
     tmp_path: Path, workspace: Path, *calls: tuple[str, dict[str, Any]], **settings: Any
 ) -> list[ToolCallEnd | ToolCallError]:
     """Run these calls with a reviewer who approves everything."""
     step = ask(*(call(name, f"c{n}", **arguments) for n, (name, arguments) in enumerate(calls)))
 
-    async def scenario() -> list[ToolCallEnd | ToolCallError]:
-        async with opened(tmp_path, ScriptedModel(step, say("done"))) as engine:
-            hero = agent(tools=["@files", "bash"], workspace=workspace, limits={"max_steps": 50}, **settings)
-            callbacks = treadle.Callbacks(on_approval=lambda event: "approve")
-            result = await engine.run(hero, "go", callbacks)
-            events = [event.data for event in await journal(engine, result.run_id)]
-        ended = {data.call_id: data for data in events if isinstance(data, ToolCallEnd | ToolCallError)}
-        return [ended[key] for key in sorted(ended)]
-
-    return asyncio.run(scenario())
+    async with opened(tmp_path, ScriptedModel(step, say("done"))) as engine:
+        hero = agent(tools=["@files", "bash"], workspace=workspace, limits={"max_steps": 50}, **settings)
+        callbacks = treadle.Callbacks(on_approval=lambda event: "approve")
+        result = await engine.run(hero, "go", callbacks)
+        events = [event.data for event in await journal(engine, result.run_id)]
+    ended = {data.call_id: data for data in events if isinstance(data, ToolCallEnd | ToolCallError)}
+    return [ended[key] for key in sorted(ended)]
 
 
 WRITES: list[tuple[str, dict[str, Any]]] = [
@@ -225,12 +222,12 @@ WRITES: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("rules", [{"default": "auto"}, {"default": "ask"}])
-def test_no_file_tool_changes_the_code_of_the_engine_even_if_a_reviewer_approves(
+async def test_no_file_tool_changes_the_code_of_the_engine_even_if_a_reviewer_approves(
     tmp_path: Path, project: Path, places: EnginePlaces, monkeypatch: pytest.MonkeyPatch, rules: dict[str, str]
 ) -> None:
     monkeypatch.setattr(engine_setup, "list_engine_places", lambda: places)
     before = read_code(project)
-    ended = outcomes(tmp_path, project, *WRITES, approvals=rules)
+    ended = await outcomes(tmp_path, project, *WRITES, approvals=rules)
     for attempt, outcome in zip(WRITES, ended, strict=True):
         assert isinstance(outcome, ToolCallError), attempt
         assert "Treadle runs from" in outcome.content
@@ -239,11 +236,11 @@ def test_no_file_tool_changes_the_code_of_the_engine_even_if_a_reviewer_approves
     assert not (project / "tools" / ".venv" / "new").exists()
 
 
-def test_file_tools_read_the_code_of_the_engine_and_write_elsewhere(
+async def test_file_tools_read_the_code_of_the_engine_and_write_elsewhere(
     tmp_path: Path, project: Path, places: EnginePlaces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_setup, "list_engine_places", lambda: places)
-    read, written = outcomes(
+    read, written = await outcomes(
         tmp_path,
         project,
         ("read_file", {"path": MODULE}),
@@ -254,23 +251,23 @@ def test_file_tools_read_the_code_of_the_engine_and_write_elsewhere(
     assert isinstance(written, ToolCallEnd)
 
 
-def test_a_workspace_inside_the_code_of_the_engine_cannot_be_written_by_file_tools(
+async def test_a_workspace_inside_the_code_of_the_engine_cannot_be_written_by_file_tools(
     tmp_path: Path, project: Path, places: EnginePlaces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_setup, "list_engine_places", lambda: places)
-    (outcome,) = outcomes(
+    (outcome,) = await outcomes(
         tmp_path, project / "src" / "treadle", ("write_file", {"path": "engine.py", "content": "evil"})
     )
     assert isinstance(outcome, ToolCallError)
     assert "Treadle runs from" in outcome.content
 
 
-def test_the_reviewer_of_a_command_without_a_sandbox_learns_that_it_can_change_the_engine(
+async def test_the_reviewer_of_a_command_without_a_sandbox_learns_that_it_can_change_the_engine(
     project: Path, places: EnginePlaces
 ) -> None:
     commands = ShellCommands(engine=places, bubblewrap="no-such-program")
     scene = CallEnvironment("c1", project, SandboxPolicy("auto"), engine=places)
-    concern = asyncio.run(Bash(commands).assess(BashArguments("true"), scene))
+    concern = await Bash(commands).assess(BashArguments("true"), scene)
     commands.close()
     assert concern is not None
     assert "it can change the code that Treadle runs from, in " in concern.reason

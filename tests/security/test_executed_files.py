@@ -1,6 +1,5 @@
 """Files that other programs execute later: writing one always asks, and commands see existing ones read-only."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -38,22 +37,19 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def outcomes(
+async def outcomes(
     tmp_path: Path, workspace: Path, names: tuple[str, ...], decision: Any = None, **settings: Any
 ) -> tuple[list[Any], list[ApprovalRequested]]:
     """Write these files. `decision` answers each approval; without it no reviewer can answer."""
     calls = [call("write_file", f"c{n:03}", path=name, content="x") for n, name in enumerate(names)]
     callbacks = None if decision is None else treadle.Callbacks(on_approval=lambda event: decision)
 
-    async def scenario() -> list[Any]:
-        model = ScriptedModel(ask(*calls), say("done"))
-        async with opened(tmp_path, model, home=tmp_path / "treadle") as engine:
-            hero = agent(tools=["@files"], workspace=workspace, limits={"max_steps": 99}, **settings)
-            result = await engine.run(hero, "go", callbacks)
-            await same(engine, result.run_id)  # a replay asks the journal, not the machine
-            return [event.data for event in await journal(engine, result.run_id)]
-
-    events = asyncio.run(scenario())
+    model = ScriptedModel(ask(*calls), say("done"))
+    async with opened(tmp_path, model, home=tmp_path / "treadle") as engine:
+        hero = agent(tools=["@files"], workspace=workspace, limits={"max_steps": 99}, **settings)
+        result = await engine.run(hero, "go", callbacks)
+        await same(engine, result.run_id)  # a replay asks the journal, not the machine
+        events = [event.data for event in await journal(engine, result.run_id)]
     ended = {data.call_id: data for data in events if isinstance(data, ToolCallEnd | ToolCallError)}
     return [ended[key] for key in sorted(ended)], [data for data in events if isinstance(data, ApprovalRequested)]
 
@@ -63,10 +59,10 @@ def list_files(folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("rules", [(), ({"tool": "write_file", "do": "auto"},), ({"tool": "*", "do": "auto"},)])
-def test_without_a_reviewer_none_is_written_whatever_the_rules_say(
+async def test_without_a_reviewer_none_is_written_whatever_the_rules_say(
     tmp_path: Path, project: Path, rules: tuple[dict[str, str], ...]
 ) -> None:
-    ended, asked = outcomes(tmp_path, project, FILES, approvals={"default": "auto", "rules": rules})
+    ended, asked = await outcomes(tmp_path, project, FILES, approvals={"default": "auto", "rules": rules})
     assert asked == []
     for name, outcome in zip(FILES, ended, strict=True):
         assert isinstance(outcome, ToolCallError), name
@@ -74,8 +70,8 @@ def test_without_a_reviewer_none_is_written_whatever_the_rules_say(
     assert list_files(project) == set()
 
 
-def test_a_reviewer_is_asked_for_each_and_learns_why(tmp_path: Path, project: Path) -> None:
-    ended, asked = outcomes(tmp_path, project, FILES, decision="approve", approvals={"default": "auto"})
+async def test_a_reviewer_is_asked_for_each_and_learns_why(tmp_path: Path, project: Path) -> None:
+    ended, asked = await outcomes(tmp_path, project, FILES, decision="approve", approvals={"default": "auto"})
     assert [isinstance(outcome, ToolCallEnd) for outcome in ended] == [True] * len(FILES)
     assert [request.concern for request in asked] == ["executed"] * len(FILES)
     assert [request.pattern for request in asked] == [None] * len(FILES)  # nothing is offered beyond this call
@@ -91,22 +87,24 @@ def test_no_rule_and_no_grant_allows_one() -> None:
         assert apply_rules(rules, spec, subjects, [Grant("write_file", "*")]).verdict == verdict
 
 
-def test_ordinary_files_are_written_without_asking(tmp_path: Path, project: Path) -> None:
-    ended, asked = outcomes(tmp_path, project, ORDINARY, approvals={"default": "auto"})
+async def test_ordinary_files_are_written_without_asking(tmp_path: Path, project: Path) -> None:
+    ended, asked = await outcomes(tmp_path, project, ORDINARY, approvals={"default": "auto"})
     assert asked == []
     assert [isinstance(outcome, ToolCallEnd) for outcome in ended] == [True] * len(ORDINARY)
 
 
-def test_hooks_and_settings_that_a_repository_names_need_an_approval_too(tmp_path: Path, project: Path) -> None:
+async def test_hooks_and_settings_that_a_repository_names_need_an_approval_too(
+    tmp_path: Path, project: Path
+) -> None:
     (project / ".git").mkdir()
     settings = "[core]\n\tHooksPath = tools/git-hooks\n[include]\n\tpath = ../shared.cfg\n"
     (project / ".git" / "config").write_text(settings)
     names = ("tools/git-hooks/pre-commit", "shared.cfg", "tools/build.sh")
-    ended, _ = outcomes(tmp_path, project, names, approvals={"default": "auto"})
+    ended, _ = await outcomes(tmp_path, project, names, approvals={"default": "auto"})
     assert [isinstance(outcome, ToolCallEnd) for outcome in ended] == [False, False, True]
 
 
-def test_an_approval_does_not_follow_a_link_that_was_changed_meanwhile(tmp_path: Path, project: Path) -> None:
+async def test_an_approval_does_not_follow_a_link_that_was_changed_meanwhile(tmp_path: Path, project: Path) -> None:
     link = project / "target"
     link.symlink_to(".envrc")
 
@@ -123,7 +121,7 @@ def test_an_approval_does_not_follow_a_link_that_was_changed_meanwhile(tmp_path:
             result = await engine.run(hero, "go", treadle.Callbacks(on_approval=swap))
             return [event.data for event in await journal(engine, result.run_id)]
 
-    [ended] = [data for data in asyncio.run(scenario()) if isinstance(data, ToolCallEnd | ToolCallError)]
+    [ended] = [data for data in await scenario() if isinstance(data, ToolCallEnd | ToolCallError)]
     assert isinstance(ended, ToolCallError)
     assert "executes it later" in ended.content
     assert list_files(project) == set()

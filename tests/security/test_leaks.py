@@ -1,7 +1,6 @@
 """Ways in which a secret could bypass the redactor: hooks, adapters, reviewers, split texts and unusual
 spellings."""
 
-import asyncio
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -42,17 +41,14 @@ def read_database(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.glob("t.db*"))
 
 
-def run(folder: Path, model: Model, *hooks: treadle.Hook, message: str = "go", **more: Any) -> list[Event]:
+async def run(folder: Path, model: Model, *hooks: treadle.Hook, message: str = "go", **more: Any) -> list[Event]:
     """All events of a run; the value is in none of them, nor in the database."""
     told: list[Event] = []
 
-    async def scenario() -> None:
-        async with opened(folder, model, home=folder / "home") as engine:
-            engine.add_hooks(*hooks)
-            hero = agent(**{"tools": [use], **more})
-            told.extend([event async for event in engine.stream(hero, message)])
-
-    asyncio.run(scenario())
+    async with opened(folder, model, home=folder / "home") as engine:
+        engine.add_hooks(*hooks)
+        hero = agent(**{"tools": [use], **more})
+        told.extend([event async for event in engine.stream(hero, message)])
     assert not [event for event in told if VALUE in event.raw.decode()]
     assert VALUE.encode() not in read_database(folder)
     return told
@@ -81,10 +77,10 @@ class LeakingHook(treadle.Hook):
 
 
 @pytest.mark.parametrize("where", ["block", "rewrite", "raise", "after"])
-def test_secrets_in_the_output_of_a_hook_are_redacted(
+async def test_secrets_in_the_output_of_a_hook_are_redacted(
     tmp_path: Path, home: Path, where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run(tmp_path, ScriptedModel(ask(call("use", "c1", text=HANDLE)), say("done")), LeakingHook(where))
+    await run(tmp_path, ScriptedModel(ask(call("use", "c1", text=HANDLE)), say("done")), LeakingHook(where))
     assert VALUE not in caplog.text
 
 
@@ -102,10 +98,10 @@ def raise_with_key() -> Completed | Failed:
     raise RuntimeError(f"401 for the key {VALUE}")
 
 
-def test_a_secret_in_the_error_of_an_adapter_is_redacted(
+async def test_a_secret_in_the_error_of_an_adapter_is_redacted(
     tmp_path: Path, home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run(tmp_path, Replies(raise_with_key))
+    await run(tmp_path, Replies(raise_with_key))
     assert VALUE not in caplog.text
 
 
@@ -118,18 +114,20 @@ def test_a_secret_in_the_error_of_an_adapter_is_redacted(
     ],
     ids=["over two parts", "as the name of a tool", "as the id of a call"],
 )
-def test_secrets_in_odd_places_of_a_reply_are_redacted(tmp_path: Path, home: Path, parts: Any) -> None:
+async def test_secrets_in_odd_places_of_a_reply_are_redacted(tmp_path: Path, home: Path, parts: Any) -> None:
     replies = iter([Completed(parts, "end_turn", Usage(1, 1)), Completed((Text("ok"),), "end_turn", Usage(1, 1))])
-    run(tmp_path, Replies(lambda: next(replies)))
+    await run(tmp_path, Replies(lambda: next(replies)))
 
 
-def test_a_secret_split_over_a_continuation_is_redacted(tmp_path: Path, home: Path) -> None:
+async def test_a_secret_split_over_a_continuation_is_redacted(tmp_path: Path, home: Path) -> None:
     first, second = say(f"it is {VALUE[:12]}", stop="max_tokens"), say(VALUE[12:])
-    run(tmp_path, ScriptedModel(first, second))
+    await run(tmp_path, ScriptedModel(first, second))
 
 
 @pytest.mark.parametrize("spelled", [VALUE, "".join(f"\\u{ord(c):04x}" for c in VALUE)], ids=["plain", "escaped"])
-def test_a_raw_value_in_arguments_is_refused_in_any_spelling(tmp_path: Path, home: Path, spelled: str) -> None:
+async def test_a_raw_value_in_arguments_is_refused_in_any_spelling(
+    tmp_path: Path, home: Path, spelled: str
+) -> None:
     used: list[str] = []
 
     @treadle.tool(effect="read")
@@ -138,12 +136,12 @@ def test_a_raw_value_in_arguments_is_refused_in_any_spelling(tmp_path: Path, hom
         return "kept"
 
     reply = ask(ToolUse("c1", "keep", f'{{"text": "{spelled}"}}'))
-    told = run(tmp_path, ScriptedModel(reply, say("done")), tools=[keep])
+    told = await run(tmp_path, ScriptedModel(reply, say("done")), tools=[keep])
     assert used == []
     assert "tool_call_error" in [event.type for event in told]
 
 
-def test_the_mark_of_a_redaction_is_not_a_secret(tmp_path: Path) -> None:
+async def test_the_mark_of_a_redaction_is_not_a_secret(tmp_path: Path) -> None:
     used: list[str] = []
 
     @treadle.tool(effect="read")
@@ -151,11 +149,11 @@ def test_the_mark_of_a_redaction_is_not_a_secret(tmp_path: Path) -> None:
         used.append(text)
         return "kept"
 
-    run(tmp_path, ScriptedModel(ask(call("keep", "c1", text="[redacted:TOKEN]")), say("done")), tools=[keep])
+    await run(tmp_path, ScriptedModel(ask(call("keep", "c1", text="[redacted:TOKEN]")), say("done")), tools=[keep])
     assert used == ["[redacted:TOKEN]"]
 
 
-def test_a_secret_that_is_set_during_a_reply_is_redacted(tmp_path: Path) -> None:
+async def test_a_secret_that_is_set_during_a_reply_is_redacted(tmp_path: Path) -> None:
     def reply(_: ModelRequest) -> Any:
         with closing(VaultStore(tmp_path / "home", {})) as vault:
             vault.put("TOKEN", VALUE, (SecretGrant("hero"),))
@@ -163,36 +161,30 @@ def test_a_secret_that_is_set_during_a_reply_is_redacted(tmp_path: Path) -> None
 
     told: list[Event] = []
 
-    async def scenario() -> None:
-        async with opened(tmp_path, FunctionModel(reply), home=tmp_path / "home") as engine:
-            run_id = await engine.submit(agent(), "go")
-            told.extend([event async for event in engine.events(run_id)])
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, FunctionModel(reply), home=tmp_path / "home") as engine:
+        run_id = await engine.submit(agent(), "go")
+        told.extend([event async for event in engine.events(run_id)])
     durable = [event.raw.decode() for event in told if event.durable]
     assert not [raw for raw in durable if VALUE in raw]
 
 
-def test_a_secret_in_the_note_of_a_decision_is_redacted(tmp_path: Path, home: Path) -> None:
+async def test_a_secret_in_the_note_of_a_decision_is_redacted(tmp_path: Path, home: Path) -> None:
     model = ScriptedModel(ask(call("use", "c1", text="x")), say("done"))
 
-    async def scenario() -> None:
-        async with opened(tmp_path, model, home=home) as engine:
-            hero = agent(tools=[use], approvals={"default": "ask"})
-            run_id = await engine.submit(hero, "go", asker="terminal")
-            asked = await until(engine, run_id, "approval_requested")
-            assert isinstance(asked.data, ApprovalRequested)
-            await engine.decide(asked.data.approval_id, "deny", note=f"my key is {VALUE}", by=VALUE)
-            await engine.wait(run_id)
-
-    asyncio.run(scenario())
+    async with opened(tmp_path, model, home=home) as engine:
+        hero = agent(tools=[use], approvals={"default": "ask"})
+        run_id = await engine.submit(hero, "go", asker="terminal")
+        asked = await until(engine, run_id, "approval_requested")
+        assert isinstance(asked.data, ApprovalRequested)
+        await engine.decide(asked.data.approval_id, "deny", note=f"my key is {VALUE}", by=VALUE)
+        await engine.wait(run_id)
     assert VALUE.encode() not in read_database(tmp_path)
     assert VALUE not in str(model.requests[-1].conversation.messages)
 
 
-def test_a_killed_command_is_reported_with_its_secret_handle(tmp_path: Path, home: Path) -> None:
+async def test_a_killed_command_is_reported_with_its_secret_handle(tmp_path: Path, home: Path) -> None:
     line = f"echo {HANDLE} > /dev/null; sleep 30"
-    told = run(
+    told = await run(
         tmp_path,
         ScriptedModel(ask(call("bash", "c1", command=line, timeout=0.3)), say("done")),
         tools=["bash"],

@@ -1,6 +1,5 @@
 """Private places: reading one asks for approval, or is refused where no reviewer can answer, in every tool."""
 
-import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -45,21 +44,18 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def outcomes(
+async def outcomes(
     tmp_path: Path, workspace: Path, *calls: tuple[str, dict[str, Any]], decision: Any = None, **settings: Any
 ) -> tuple[list[Any], list[ApprovalRequested]]:
     """Run these calls. `decision` answers each approval; without it no reviewer can answer."""
     step = ask(*(call(name, f"c{n:03}", **arguments) for n, (name, arguments) in enumerate(calls)))
     callbacks = None if decision is None else treadle.Callbacks(on_approval=lambda event: decision)
 
-    async def scenario() -> list[Any]:
-        async with opened(tmp_path, ScriptedModel(step, say("done")), home=tmp_path / "treadle") as engine:
-            hero = agent(tools=["@files"], workspace=workspace, limits={"max_steps": 99}, **settings)
-            result = await engine.run(hero, "go", callbacks)
-            await same(engine, result.run_id)  # a replay asks the journal, not the machine
-            return [event.data for event in await journal(engine, result.run_id)]
-
-    events = asyncio.run(scenario())
+    async with opened(tmp_path, ScriptedModel(step, say("done")), home=tmp_path / "treadle") as engine:
+        hero = agent(tools=["@files"], workspace=workspace, limits={"max_steps": 99}, **settings)
+        result = await engine.run(hero, "go", callbacks)
+        await same(engine, result.run_id)  # a replay asks the journal, not the machine
+        events = [event.data for event in await journal(engine, result.run_id)]
     ended = {data.call_id: data for data in events if isinstance(data, ToolCallEnd | ToolCallError)}
     return [ended[key] for key in sorted(ended)], [data for data in events if isinstance(data, ApprovalRequested)]
 
@@ -82,8 +78,8 @@ READS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def test_no_tool_reads_a_private_place_without_a_reviewer(tmp_path: Path, home: Path) -> None:
-    ended, asked = outcomes(tmp_path, home, *READS)
+async def test_no_tool_reads_a_private_place_without_a_reviewer(tmp_path: Path, home: Path) -> None:
+    ended, asked = await outcomes(tmp_path, home, *READS)
     assert asked == []
     for (name, arguments), outcome in zip(READS, ended, strict=True):
         assert isinstance(outcome, ToolCallError), (name, arguments, outcome)
@@ -94,7 +90,7 @@ def test_no_tool_reads_a_private_place_without_a_reviewer(tmp_path: Path, home: 
     assert not (home / ".ssh/authorized_keys").exists()
 
 
-def test_an_absolute_path_through_proc_self_gives_no_access(tmp_path: Path, home: Path) -> None:
+async def test_an_absolute_path_through_proc_self_gives_no_access(tmp_path: Path, home: Path) -> None:
     """Also where the workspace is the root of the file system, in which no path leads outside."""
     key = f"{home}/.ssh/id_ed25519"
     names = [
@@ -105,40 +101,42 @@ def test_an_absolute_path_through_proc_self_gives_no_access(tmp_path: Path, home
         f"/proc/1/root{key}",
     ]
     calls = [("read_file", {"path": name}) for name in names]
-    ended, _ = outcomes(tmp_path, Path("/"), *calls)
+    ended, _ = await outcomes(tmp_path, Path("/"), *calls)
     for name, outcome in zip(names, ended, strict=True):
         assert isinstance(outcome, ToolCallError), name
         assert CANARY not in outcome.content
 
 
-def test_a_reviewer_is_asked_and_the_approval_is_for_that_path(tmp_path: Path, home: Path) -> None:
+async def test_a_reviewer_is_asked_and_the_approval_is_for_that_path(tmp_path: Path, home: Path) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [
         ("read_file", {"path": ".ssh/id_ed25519"}),
         ("grep", {"pattern": "canary", "path": ".config/gh"}),
         ("read_file", {"path": "hard"}),
     ]
-    ended, asked = outcomes(tmp_path, home, *calls, decision="approve")
+    ended, asked = await outcomes(tmp_path, home, *calls, decision="approve")
     assert [isinstance(outcome, ToolCallEnd) and CANARY in outcome.content for outcome in ended] == [True] * 3
     assert [request.reason.startswith("private place: ") for request in asked] == [True] * 3
     assert f"{home}/.ssh/id_ed25519" in asked[0].reason
     assert [request.pattern for request in asked] == [None] * 3  # no rule for all such calls is offered
 
 
-def test_a_denied_file_is_not_read(tmp_path: Path, home: Path) -> None:
-    ended, asked = outcomes(tmp_path, home, ("read_file", {"path": ".npmrc"}), decision="deny")
+async def test_a_denied_file_is_not_read(tmp_path: Path, home: Path) -> None:
+    ended, asked = await outcomes(tmp_path, home, ("read_file", {"path": ".npmrc"}), decision="deny")
     assert len(asked) == 1
     assert CANARY not in ended[0].content
 
 
 @pytest.mark.parametrize("default", ["ask", "auto"])
-def test_a_rule_that_allows_a_tool_does_not_allow_private_places(tmp_path: Path, home: Path, default: str) -> None:
+async def test_a_rule_that_allows_a_tool_does_not_allow_private_places(
+    tmp_path: Path, home: Path, default: str
+) -> None:
     rules = [{"tool": "read_file", "do": "auto"}, {"tool": "grep", "do": "auto", "match": "*"}]
     calls = [("read_file", {"path": ".npmrc"}), ("grep", {"pattern": ".", "path": ".npmrc"})]
-    ended, _ = outcomes(tmp_path, home, *calls, approvals={"default": default, "rules": rules})
+    ended, _ = await outcomes(tmp_path, home, *calls, approvals={"default": default, "rules": rules})
     assert all(isinstance(outcome, ToolCallError) and CANARY not in outcome.content for outcome in ended)
 
 
-def test_an_approval_does_not_follow_a_link_that_was_changed_meanwhile(tmp_path: Path, home: Path) -> None:
+async def test_an_approval_does_not_follow_a_link_that_was_changed_meanwhile(tmp_path: Path, home: Path) -> None:
     link = home / "link"
     link.symlink_to(".npmrc")
 
@@ -155,12 +153,12 @@ def test_an_approval_does_not_follow_a_link_that_was_changed_meanwhile(tmp_path:
             result = await engine.run(hero, "go", treadle.Callbacks(on_approval=swap))
             return [event.data for event in await journal(engine, result.run_id)]
 
-    [ended] = [data for data in asyncio.run(scenario()) if isinstance(data, ToolCallEnd | ToolCallError)]
+    [ended] = [data for data in await scenario() if isinstance(data, ToolCallEnd | ToolCallError)]
     assert isinstance(ended, ToolCallError)
     assert "private place" in ended.content
 
 
-def test_searches_skip_private_places_and_name_them(tmp_path: Path, home: Path) -> None:
+async def test_searches_skip_private_places_and_name_them(tmp_path: Path, home: Path) -> None:
     (home / ".config" / "app").mkdir()
     (home / ".config" / "app" / "settings").write_text("nothing special\n")
     calls = [
@@ -168,7 +166,7 @@ def test_searches_skip_private_places_and_name_them(tmp_path: Path, home: Path) 
         ("glob", {"pattern": "**/*"}),
         ("grep", {"pattern": ".", "path": ".config"}),
     ]
-    (grepped, listed, inside), _ = outcomes(tmp_path, home, *calls)
+    (grepped, listed, inside), _ = await outcomes(tmp_path, home, *calls)
     for outcome in (grepped, listed, inside):
         assert isinstance(outcome, ToolCallEnd)
         assert CANARY not in outcome.content
@@ -180,29 +178,29 @@ def test_searches_skip_private_places_and_name_them(tmp_path: Path, home: Path) 
     assert ".config/gh/" in inside.content
 
 
-def test_a_search_names_only_files_in_its_scope(tmp_path: Path) -> None:
+async def test_a_search_names_only_files_in_its_scope(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     (work / ".env").write_text(CANARY)
     (work / "a.py").write_text("x = 1\n")
     calls = [("grep", {"pattern": "x", "glob": "*.py"}), ("grep", {"pattern": "x"})]
-    (of_python, of_all), _ = outcomes(tmp_path, work, *calls)
+    (of_python, of_all), _ = await outcomes(tmp_path, work, *calls)
     assert "private places" not in of_python.content
     assert "private places, not searched: .env;" in of_all.content
 
 
-def test_private_places_are_found_if_the_workspace_is_their_parent_folder(tmp_path: Path, home: Path) -> None:
+async def test_private_places_are_found_if_the_workspace_is_their_parent_folder(tmp_path: Path, home: Path) -> None:
     """The workspace `~/.config` holds `gh`, whose name says nothing without the folder above."""
     calls = [("read_file", {"path": "gh/hosts.yml"}), ("grep", {"pattern": "."})]
-    (read, searched), _ = outcomes(tmp_path, home / ".config", *calls)
+    (read, searched), _ = await outcomes(tmp_path, home / ".config", *calls)
     assert CANARY not in read.content + searched.content
     assert "gh/" in searched.content
 
 
-def test_paths_named_in_the_settings_are_read_without_approval(tmp_path: Path, home: Path) -> None:
+async def test_paths_named_in_the_settings_are_read_without_approval(tmp_path: Path, home: Path) -> None:
     calls = [("read_file", {"path": ".npmrc"}), ("read_file", {"path": ".netrc"})]
     named = {"readable": [str(home / ".npmrc"), str(home)]}  # the home as a whole names nothing
-    ended, asked = outcomes(tmp_path, home, *calls, sandbox=named)
+    ended, asked = await outcomes(tmp_path, home, *calls, sandbox=named)
     assert asked == []
     assert [isinstance(outcome, ToolCallEnd) for outcome in ended] == [True, False]
 
@@ -232,7 +230,7 @@ def test_private_places_are_recognised_in_upper_and_lower_case() -> None:
 
 
 @needs_bubblewrap
-def test_commands_in_the_sandbox_do_not_see_private_places(home: Path, tmp_path: Path) -> None:
+async def test_commands_in_the_sandbox_do_not_see_private_places(home: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "shown"
     (elsewhere / ".aws").mkdir(parents=True)
     (elsewhere / ".aws" / "credentials").write_text(CANARY)
@@ -247,8 +245,8 @@ def test_commands_in_the_sandbox_do_not_see_private_places(home: Path, tmp_path:
             commands.close()
 
     of_project = {f"./{name}:{CANARY}" for name in ("project/.env.local", "project/server.pem", "id_rsa", "hard")}
-    seen = set(asyncio.run(run(SandboxPolicy("required", readable=(str(elsewhere),)))).splitlines())
+    seen = set((await run(SandboxPolicy("required", readable=(str(elsewhere),)))).splitlines())
     assert "open" in seen
     assert seen - {"open"} <= of_project, "only what lies in projects, and a hard link, which cannot be told apart"
     named = SandboxPolicy("required", readable=(str(elsewhere), str(home / ".aws")))
-    assert f"./.aws/credentials:{CANARY}" in asyncio.run(run(named))
+    assert f"./.aws/credentials:{CANARY}" in await run(named)

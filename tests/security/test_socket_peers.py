@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.surfaces.http.test_access import in_time
 from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.domain.permissions import SandboxPolicy
@@ -102,27 +101,24 @@ class ClientReports:
 
 
 @pytest.mark.parametrize("way", ["plain", "double fork", "orphan", "handed on"])
-def test_a_process_that_a_tool_has_started_is_refused(tmp_path: Path, way: str) -> None:
+async def test_a_process_that_a_tool_has_started_is_refused(tmp_path: Path, way: str) -> None:
     said: list[str] = []
 
-    async def scenario() -> None:
-        (tmp_path / "work").mkdir()
-        (tmp_path / "client.py").write_text(CLIENT)
-        commands, answers = ShellCommands(), ClientReports()
-        async with open_socket(tmp_path) as place, await asyncio.start_unix_server(answers, tmp_path / "a"):
-            line = f"{sys.executable} {tmp_path}/client.py '{way}' {place} {tmp_path}/a"
-            try:
-                await commands.run(Command(line, tmp_path / "work", SandboxPolicy("off")), print)
-            except CommandError:
-                assert way == "orphan"
-            said.append(await answers.first)
-        commands.close()
-
-    in_time(scenario(), 60)
+    (tmp_path / "work").mkdir()
+    (tmp_path / "client.py").write_text(CLIENT)
+    commands, answers = ShellCommands(), ClientReports()
+    async with open_socket(tmp_path) as place, await asyncio.start_unix_server(answers, tmp_path / "a"):
+        line = f"{sys.executable} {tmp_path}/client.py '{way}' {place} {tmp_path}/a"
+        try:
+            await commands.run(Command(line, tmp_path / "work", SandboxPolicy("off")), print)
+        except CommandError:
+            assert way == "orphan"
+        said.append(await answers.first)
+    commands.close()
     assert said == ["HTTP/1.1 403 Forbidden"]
 
 
-def test_other_processes_of_the_user_are_accepted(tmp_path: Path) -> None:
+async def test_other_processes_of_the_user_are_accepted(tmp_path: Path) -> None:
     """Also one that this very process has started, and one in a session of its own."""
 
     said: list[str] = []
@@ -138,7 +134,7 @@ def test_other_processes_of_the_user_are_accepted(tmp_path: Path) -> None:
             said.append(await answers.first)
 
     for way in ("plain", "double fork"):
-        in_time(scenario(way), 60)
+        await scenario(way)
     assert said == ["HTTP/1.1 200 OK"] * 2
 
 

@@ -35,20 +35,17 @@ def _no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox_commands, "_find_bubblewrap", lambda: None)
 
 
-def run_command_line(
+async def run_command_line(
     tmp_path: Path, line: str = "echo ran", decision: Any = None, **settings: Any
 ) -> tuple[Any, list[Any]]:
     """Run one command of an agent. Return its result and the approvals that were requested."""
     model = ScriptedModel(ask(call("bash", "c1", command=line)), say("done"))
     callbacks = None if decision is None else treadle.Callbacks(on_approval=lambda event: decision)
 
-    async def scenario() -> list[Any]:
-        async with opened(tmp_path, model) as engine:
-            result = await engine.run(agent(tools=["bash"], **settings), "go", callbacks)
-            await same(engine, result.run_id)
-            return [event.data for event in await journal(engine, result.run_id)]
-
-    events = asyncio.run(scenario())
+    async with opened(tmp_path, model) as engine:
+        result = await engine.run(agent(tools=["bash"], **settings), "go", callbacks)
+        await same(engine, result.run_id)
+        events = [event.data for event in await journal(engine, result.run_id)]
     [ended] = [data for data in events if isinstance(data, ToolCallEnd | ToolCallError)]
     return ended, [data for data in events if isinstance(data, ApprovalRequested)]
 
@@ -65,10 +62,10 @@ def run_command_line(
     ],
     ids=["auto", "ask", "a rule that asks"],
 )
-def test_a_command_asks_and_the_reviewer_learns_that_no_sandbox_confines_it(
+async def test_a_command_asks_and_the_reviewer_learns_that_no_sandbox_confines_it(
     tmp_path: Path, approvals: dict[str, Any], rule: str
 ) -> None:
-    ended, asked = run_command_line(tmp_path, decision="approve", approvals=approvals)
+    ended, asked = await run_command_line(tmp_path, decision="approve", approvals=approvals)
     assert (ended.content, len(asked)) == ("ran\n", 1)
     concern = asked[0].reason.removesuffix(rule)
     assert asked[0].reason == concern + rule
@@ -76,7 +73,7 @@ def test_a_command_asks_and_the_reviewer_learns_that_no_sandbox_confines_it(
     assert ";" not in concern
 
 
-def test_the_terminal_learns_from_a_fact_that_no_sandbox_confines_a_command(
+async def test_the_terminal_learns_from_a_fact_that_no_sandbox_confines_a_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The wording of the reason does not matter."""
@@ -94,11 +91,11 @@ def test_the_terminal_learns_from_a_fact_that_no_sandbox_confines_a_command(
             await dialog._find_scopes()
             return dialog._where()
 
-    assert asyncio.run(scenario()).endswith(", in no sandbox, with the network on")
+    assert (await scenario()).endswith(", in no sandbox, with the network on")
 
 
-def test_a_command_is_denied_where_no_reviewer_can_answer(tmp_path: Path) -> None:
-    ended, asked = run_command_line(tmp_path)
+async def test_a_command_is_denied_where_no_reviewer_can_answer(tmp_path: Path) -> None:
+    ended, asked = await run_command_line(tmp_path)
     assert isinstance(ended, ToolCallError)
     assert (ended.kind, asked) == ("denied", [])
     assert "no sandbox" in ended.content
@@ -113,33 +110,32 @@ def test_a_command_is_denied_where_no_reviewer_can_answer(tmp_path: Path) -> Non
     ],
     ids=["off", "a rule", "a rule that matches"],
 )
-def test_settings_of_the_operator_allow_commands_without_approval(tmp_path: Path, settings: dict[str, Any]) -> None:
-    ended, asked = run_command_line(tmp_path, **settings)
+async def test_settings_of_the_operator_allow_commands_without_approval(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    ended, asked = await run_command_line(tmp_path, **settings)
     assert (ended.content, asked) == ("ran\n", [])
 
 
-def test_a_rule_for_some_commands_does_not_allow_others(tmp_path: Path) -> None:
+async def test_a_rule_for_some_commands_does_not_allow_others(tmp_path: Path) -> None:
     rules = {"rules": [{"tool": "bash", "match": "git *", "do": "auto"}]}
     for line in ("echo ran", "git $(echo status)"):
         folder = tmp_path / line.split()[0]
         folder.mkdir()
-        ended, _ = run_command_line(folder, line, approvals=rules)
+        ended, _ = await run_command_line(folder, line, approvals=rules)
         assert isinstance(ended, ToolCallError), line
 
 
-def output(text: str, mode: SandboxMode, home: Path, workspace: Path) -> str:
-    async def scenario() -> str:
-        commands = ShellCommands(hidden=[home])
-        try:
-            return (await commands.run(Command(text, workspace, SandboxPolicy(mode)), lambda text: None)).output
-        finally:
-            commands.close()
-
-    return asyncio.run(scenario())
+async def output(text: str, mode: SandboxMode, home: Path, workspace: Path) -> str:
+    commands = ShellCommands(hidden=[home])
+    try:
+        return (await commands.run(Command(text, workspace, SandboxPolicy(mode)), lambda text: None)).output
+    finally:
+        commands.close()
 
 
 @needs_landlock
-def test_commands_cannot_read_the_engines_home(tmp_path: Path) -> None:
+async def test_commands_cannot_read_the_engines_home(tmp_path: Path) -> None:
     home = tmp_path / "user" / ".treadle"
     workspace = home / "workspaces" / "hero"
     workspace.mkdir(parents=True)
@@ -155,11 +151,11 @@ echo hello > made && mkdir d && mv made d/moved && cat d/moved; ls / >/dev/null 
 echo x > {tmp_path}/user/notes/x && cat {tmp_path}/user/notes/x; t=$(mktemp) && echo temporary > $t && cat $t
 python3 -c 'print(1 + 1)'; echo into > /dev/null; ls ~ >/dev/null && echo home
 """
-    said = output(f"({attack}) 2>/dev/null; ({work}) 2>&1", "auto", home, workspace)
+    said = await output(f"({attack}) 2>/dev/null; ({work}) 2>&1", "auto", home, workspace)
     assert said == "hello\nlisted\nx\ntemporary\n2\nhome\n"
     assert (home / "config.yaml").read_text() == "canary"
     assert {path.name for path in home.iterdir()} == {"config.yaml", "workspaces"}
-    assert "canary" in output(f"cat {home}/config.yaml", "off", home, workspace)  # as the operator has said
+    assert "canary" in await output(f"cat {home}/config.yaml", "off", home, workspace)  # as the operator has said
 
 
 def test_an_agent_made_with_the_command_asks_by_default(tmp_path: Path) -> None:

@@ -105,122 +105,110 @@ def reply(tokens: int = 10, cost: float | None = 0.5, output: int = 5) -> LlmRes
 # ── How much it costs to count ─────────────────────────────────────────────────────────────────────
 
 
-def test_many_runs_that_commit_together_are_counted_with_one_statement() -> None:
-    async def scenario() -> None:
-        async with desk() as process:
-            claims = [await process.begun() for _ in range(100)]
-            process.statements.clear()
-            for turn in range(3):
-                advances = [process.advance(claim, 3 + 2 * turn, [reply()], [REQUEST]) for claim in claims]
-                await asyncio.gather(*advances)
-            assert not any("usage" in statement for statement in process.statements), "nothing for a step"
-            await asyncio.gather(*(process.end(claim, 9) for claim in claims))
-            assert sum("usage" in statement for statement in process.statements) == 1
-            [used] = await process.used()
-            assert (used.runs, used.model_calls, used.input_tokens, used.cost) == (100, 400, 3000, 150.0)
-
-    asyncio.run(scenario())
+async def test_many_runs_that_commit_together_are_counted_with_one_statement() -> None:
+    async with desk() as process:
+        claims = [await process.begun() for _ in range(100)]
+        process.statements.clear()
+        for turn in range(3):
+            advances = [process.advance(claim, 3 + 2 * turn, [reply()], [REQUEST]) for claim in claims]
+            await asyncio.gather(*advances)
+        assert not any("usage" in statement for statement in process.statements), "nothing for a step"
+        await asyncio.gather(*(process.end(claim, 9) for claim in claims))
+        assert sum("usage" in statement for statement in process.statements) == 1
+        [used] = await process.used()
+        assert (used.runs, used.model_calls, used.input_tokens, used.cost) == (100, 400, 3000, 150.0)
 
 
-def test_a_run_without_ceilings_never_touches_an_account() -> None:
-    async def scenario() -> None:
-        async with desk() as process:
-            claim = await process.begun()
-            process.statements.clear()
-            await process.advance(claim, 3, [], [REQUEST])
-            await process.advance(claim, 4, [reply()], [ToolCallStart("c", "look", "{}", "key")])
-            await process.end(claim, 6)
-            for statement in process.statements:
-                assert not any(table in statement for table in ACCOUNTING), statement
-
-    asyncio.run(scenario())
+async def test_a_run_without_ceilings_never_touches_an_account() -> None:
+    async with desk() as process:
+        claim = await process.begun()
+        process.statements.clear()
+        await process.advance(claim, 3, [], [REQUEST])
+        await process.advance(claim, 4, [reply()], [ToolCallStart("c", "look", "{}", "key")])
+        await process.end(claim, 6)
+        for statement in process.statements:
+            assert not any(table in statement for table in ACCOUNTING), statement
 
 
-def test_usage_of_a_long_run_is_visible_while_it_is_in_progress() -> None:
-    async def scenario() -> None:
-        async with desk() as process:
-            claim = await process.begun()
-            await process.advance(claim, 3, [reply()])
-            assert await process.used() == []
-            process.clock.pass_time(MAX_UNWRITTEN_SECONDS)
-            await process.advance(claim, 4, [reply()])
-            assert [used.model_calls for used in await process.used()] == [2]
-            await process.advance(claim, 5, [reply()])
-            process.clock.pass_time(LEASE_SECONDS)
-            again = await process.claim(claim.origin.run_id)
-            await process.end(again, 6)
-            assert [used.model_calls for used in await process.used()] == [3], "the last of them from the journal"
-
-    asyncio.run(scenario())
+async def test_usage_of_a_long_run_is_visible_while_it_is_in_progress() -> None:
+    async with desk() as process:
+        claim = await process.begun()
+        await process.advance(claim, 3, [reply()])
+        assert await process.used() == []
+        process.clock.pass_time(MAX_UNWRITTEN_SECONDS)
+        await process.advance(claim, 4, [reply()])
+        assert [used.model_calls for used in await process.used()] == [2]
+        await process.advance(claim, 5, [reply()])
+        process.clock.pass_time(LEASE_SECONDS)
+        again = await process.claim(claim.origin.run_id)
+        await process.end(again, 6)
+        assert [used.model_calls for used in await process.used()] == [3], "the last of them from the journal"
 
 
 # ── What is counted, and for whom ──────────────────────────────────────────────────────────────────
 
 
-def test_usage_is_by_agent_token_model_and_day() -> None:
-    async def scenario() -> None:
-        async with desk() as process:
-            today = int(process.clock.now() // DAY)
-            claim = await process.begun(token="tok_1", rate=10.0)
-            await process.advance(claim, 3, [reply(10, 0.5)])
-            await process.advance(claim, 4, [ModelResolved("q", "n", "custom", "why"), reply(20, None)])
-            process.clock.pass_time(DAY)
-            await process.advance(claim, 6, [reply(30, 0.25), ToolCallStart("c", "look", "{}", "key")])
-            await process.end(claim, 8)
-            assert await process.used() == [
-                Used(
-                    agent="free",
-                    token=TokenId("tok_1"),
-                    model="p/m",
-                    day=today,
-                    runs=1,
-                    model_calls=1,
-                    input_tokens=10,
-                    output_tokens=5,
-                    cache_read_tokens=3,
-                    cache_write_tokens=2,
-                    tool_calls=0,
-                    cost=0.5,
-                    credits=5.0,
-                ),
-                Used(
-                    agent="free",
-                    token=TokenId("tok_1"),
-                    model="q/n",
-                    day=today,
-                    runs=0,
-                    model_calls=1,
-                    input_tokens=20,
-                    output_tokens=5,
-                    cache_read_tokens=3,
-                    cache_write_tokens=2,
-                    tool_calls=0,
-                    cost=0.0,
-                    credits=0.0,
-                    unpriced_calls=1,
-                ),
-                Used(
-                    agent="free",
-                    token=TokenId("tok_1"),
-                    model="q/n",
-                    day=today + 1,
-                    runs=0,
-                    model_calls=1,
-                    input_tokens=30,
-                    output_tokens=5,
-                    cache_read_tokens=3,
-                    cache_write_tokens=2,
-                    tool_calls=1,
-                    cost=0.25,
-                    credits=2.5,
-                ),
-            ]
-            found = await process.accounts.usage(UsageFilter(since=today + 1))
-            assert [used.input_tokens for used in found] == [30]
-            assert await process.accounts.usage(UsageFilter(until=today - 1)) == []
-            assert await process.accounts.usage(UsageFilter(agents=("nobody",))) == []
-
-    asyncio.run(scenario())
+async def test_usage_is_by_agent_token_model_and_day() -> None:
+    async with desk() as process:
+        today = int(process.clock.now() // DAY)
+        claim = await process.begun(token="tok_1", rate=10.0)
+        await process.advance(claim, 3, [reply(10, 0.5)])
+        await process.advance(claim, 4, [ModelResolved("q", "n", "custom", "why"), reply(20, None)])
+        process.clock.pass_time(DAY)
+        await process.advance(claim, 6, [reply(30, 0.25), ToolCallStart("c", "look", "{}", "key")])
+        await process.end(claim, 8)
+        assert await process.used() == [
+            Used(
+                agent="free",
+                token=TokenId("tok_1"),
+                model="p/m",
+                day=today,
+                runs=1,
+                model_calls=1,
+                input_tokens=10,
+                output_tokens=5,
+                cache_read_tokens=3,
+                cache_write_tokens=2,
+                tool_calls=0,
+                cost=0.5,
+                credits=5.0,
+            ),
+            Used(
+                agent="free",
+                token=TokenId("tok_1"),
+                model="q/n",
+                day=today,
+                runs=0,
+                model_calls=1,
+                input_tokens=20,
+                output_tokens=5,
+                cache_read_tokens=3,
+                cache_write_tokens=2,
+                tool_calls=0,
+                cost=0.0,
+                credits=0.0,
+                unpriced_calls=1,
+            ),
+            Used(
+                agent="free",
+                token=TokenId("tok_1"),
+                model="q/n",
+                day=today + 1,
+                runs=0,
+                model_calls=1,
+                input_tokens=30,
+                output_tokens=5,
+                cache_read_tokens=3,
+                cache_write_tokens=2,
+                tool_calls=1,
+                cost=0.25,
+                credits=2.5,
+            ),
+        ]
+        found = await process.accounts.usage(UsageFilter(since=today + 1))
+        assert [used.input_tokens for used in found] == [30]
+        assert await process.accounts.usage(UsageFilter(until=today - 1)) == []
+        assert await process.accounts.usage(UsageFilter(agents=("nobody",))) == []
 
 
 def test_usage_is_summed_up_by_the_requested_key() -> None:
@@ -259,34 +247,26 @@ def test_usage_is_summed_up_by_the_requested_key() -> None:
     assert told("day") == [("2024-10-04", 1, 30, 0.5), ("2024-10-05", 3, 15, 0.25)]
 
 
-def test_an_invalid_day_is_refused_with_what_is_accepted() -> None:
-    async def scenario() -> None:
-        async with desk() as process:
-            said = await check_refused(compute_usage(process.accounts, UsageQuery(since="yesterday")), UsageError)
-            assert said == "since is `yesterday`; accepted: a day such as 2026-03-01."
-
-    asyncio.run(scenario())
+async def test_an_invalid_day_is_refused_with_what_is_accepted() -> None:
+    async with desk() as process:
+        said = await check_refused(compute_usage(process.accounts, UsageQuery(since="yesterday")), UsageError)
+        assert said == "since is `yesterday`; accepted: a day such as 2026-03-01."
 
 
-def test_usage_is_counted_once_if_a_commit_is_repeated_without_a_failed_append() -> None:
+async def test_usage_is_counted_once_if_a_commit_is_repeated_without_a_failed_append() -> None:
     """A commit that fails because of one append is made again without it."""
 
-    async def scenario() -> None:
-        async with desk() as process:
-            good, bad = await process.begun(), await process.begun()
-            await process.advance(good, 3, [], [REQUEST])
-            broken = Draft(EventId("evt_x"), process.clock.now(), "step_start", reply(), cast("bytes", "no bytes"))
-            attempt = process.store.advance(Advance(bad.origin.run_id, bad.epoch, 3, (broken,)))
-            fine, failed = await asyncio.gather(
-                process.advance(good, 4, [reply()]), attempt, return_exceptions=True
-            )
-            assert not isinstance(fine, BaseException)
-            assert isinstance(failed, BaseException)
-            await process.end(good, 5)
-            [used] = await process.used()
-            assert (used.runs, used.model_calls, used.input_tokens) == (1, 1, 10)
-
-    asyncio.run(scenario())
+    async with desk() as process:
+        good, bad = await process.begun(), await process.begun()
+        await process.advance(good, 3, [], [REQUEST])
+        broken = Draft(EventId("evt_x"), process.clock.now(), "step_start", reply(), cast("bytes", "no bytes"))
+        attempt = process.store.advance(Advance(bad.origin.run_id, bad.epoch, 3, (broken,)))
+        fine, failed = await asyncio.gather(process.advance(good, 4, [reply()]), attempt, return_exceptions=True)
+        assert not isinstance(fine, BaseException)
+        assert isinstance(failed, BaseException)
+        await process.end(good, 5)
+        [used] = await process.used()
+        assert (used.runs, used.model_calls, used.input_tokens) == (1, 1, 10)
 
 
 # ── Whatever happens, it adds up ───────────────────────────────────────────────────────────────────
@@ -378,36 +358,30 @@ async def metrics_of(process: Desk, run: Told) -> Metrics:
 
 @settings(max_examples=60, deadline=None)
 @given(scenarios)
-def test_usage_equals_the_sum_of_the_journals(told: list[tuple[AgentSpec, list[tuple[str, Any]]]]) -> None:
-    async def scenario() -> None:
-        async with desk() as process:
-            runs: list[Told] = []
-            for agent, list_published in told:
-                runs.append(run := Told(process, await process.begun(agent)))
-                for kind, end in list_published:
-                    await run.turn(kind, end)
-                await run.end()
-            found = sum_usage(await process.used(), "agent")
-            metrics = [await metrics_of(process, run) for run in runs]
-            assert sum(line.runs for line in found) == len(runs)
-            assert sum(line.tool_calls for line in found) == sum(each.actions for each in metrics)
-            for name in ("model_calls", "input_tokens", "output_tokens", "cache_read_tokens", "unpriced_calls"):
-                assert sum(getattr(line, name) for line in found) == sum(getattr(each, name) for each in metrics)
-            assert sum(line.cost for line in found) == pytest.approx(sum(each.cost for each in metrics))
-            for run in runs:
-                balance = await process.accounts.balance(f"tree/{run.claim.origin.run_id}")
-                assert balance.reserved_cost == 0
-
-    asyncio.run(scenario())
+async def test_usage_equals_the_sum_of_the_journals(told: list[tuple[AgentSpec, list[tuple[str, Any]]]]) -> None:
+    async with desk() as process:
+        runs: list[Told] = []
+        for agent, list_published in told:
+            runs.append(run := Told(process, await process.begun(agent)))
+            for kind, end in list_published:
+                await run.turn(kind, end)
+            await run.end()
+        found = sum_usage(await process.used(), "agent")
+        metrics = [await metrics_of(process, run) for run in runs]
+        assert sum(line.runs for line in found) == len(runs)
+        assert sum(line.tool_calls for line in found) == sum(each.actions for each in metrics)
+        for name in ("model_calls", "input_tokens", "output_tokens", "cache_read_tokens", "unpriced_calls"):
+            assert sum(getattr(line, name) for line in found) == sum(getattr(each, name) for each in metrics)
+        assert sum(line.cost for line in found) == pytest.approx(sum(each.cost for each in metrics))
+        for run in runs:
+            balance = await process.accounts.balance(f"tree/{run.claim.origin.run_id}")
+            assert balance.reserved_cost == 0
 
 
-def test_the_state_of_an_agent_is_kept() -> None:
-    async def scenario() -> None:
-        async with desk() as process:
-            assert await process.accounts.state("hero") == "running"
-            assert not await process.accounts.set_state("hero", "paused"), "the agent does not exist yet"
-            await process.store.agent("hero", AgentId("agt_1"))
-            assert await process.accounts.set_state("hero", "stopped")
-            assert await process.accounts.state("hero") == "stopped"
-
-    asyncio.run(scenario())
+async def test_the_state_of_an_agent_is_kept() -> None:
+    async with desk() as process:
+        assert await process.accounts.state("hero") == "running"
+        assert not await process.accounts.set_state("hero", "paused"), "the agent does not exist yet"
+        await process.store.agent("hero", AgentId("agt_1"))
+        assert await process.accounts.set_state("hero", "stopped")
+        assert await process.accounts.state("hero") == "stopped"

@@ -51,25 +51,22 @@ def engine_on(path: str, asked: list[ModelRequest]) -> HostedEngine:
     return engine
 
 
-def test_a_journal_of_each_format_folds(path: str) -> None:
-    async def run() -> None:
-        async with opened(path, Recorder(), FakeClock()) as journal:
-            states = {
-                record.origin.run_id: fold_all(new_state(record.origin), await journal.read(record.origin.run_id))
-                for record in await journal.find()
-            }
-            waiting, pending, posting, ended = states.values()
-            assert {state.agent.name for state in states.values()} == {"ada"}
-            assert (ended.outcome, len(ended.own_messages)) == ("completed", 4)
-            assert ended.own_messages[-1].text == "The key is in the hall."
-            assert [call.phase for call in posting.open_calls] == ["started"]
-            assert [message.text for message in posting.turn.inbox] == ["Use the red stamp."]
-            assert (pending.has_started, pending.turn.inbox[0].text) == (False, "And where is the key now?")
-            assert (waiting.status, waiting.interrupted is not None) == ("waiting", True)
-            for record in await journal.find():
-                assert states[record.origin.run_id].sequence == record.sequence
-
-    asyncio.run(run())
+async def test_a_journal_of_each_format_folds(path: str) -> None:
+    async with opened(path, Recorder(), FakeClock()) as journal:
+        states = {
+            record.origin.run_id: fold_all(new_state(record.origin), await journal.read(record.origin.run_id))
+            for record in await journal.find()
+        }
+        waiting, pending, posting, ended = states.values()
+        assert {state.agent.name for state in states.values()} == {"ada"}
+        assert (ended.outcome, len(ended.own_messages)) == ("completed", 4)
+        assert ended.own_messages[-1].text == "The key is in the hall."
+        assert [call.phase for call in posting.open_calls] == ["started"]
+        assert [message.text for message in posting.turn.inbox] == ["Use the red stamp."]
+        assert (pending.has_started, pending.turn.inbox[0].text) == (False, "And where is the key now?")
+        assert (waiting.status, waiting.interrupted is not None) == ("waiting", True)
+        for record in await journal.find():
+            assert states[record.origin.run_id].sequence == record.sequence
 
 
 async def resume_all(path: str) -> list[ModelRequest]:
@@ -85,24 +82,21 @@ async def resume_all(path: str) -> list[ModelRequest]:
     return asked
 
 
-def test_a_journal_of_each_format_continues(path: str) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(HANG_SECONDS):
-            asked = await resume_all(path)
-            async with engine_on(path, asked) as engine:
-                runs = await engine.service.runs()
-                assert [record.outcome for record in runs] == ["completed"] * 4
-                events = [event async for event in engine.events(runs[2].origin.run_id)]
-                interrupted = [event.data for event in events if isinstance(event.data, ToolCallError)]
-                assert [error.content for error in interrupted] == [OUTCOME_UNKNOWN], "not posted twice"
-                unknown = [event for event in events if isinstance(event.data, UnknownEvent)]
-                assert [(event.type, event.raw, event.version) for event in unknown] == [
-                    ("from_the_future", make.FUTURE, 9)
-                ]
-                texts = [[message.text for message in request.conversation.messages] for request in asked]
-                assert any("Use the red stamp." in said for said in texts), "what was steered was not forgotten"
-                assert any("Where is the key?" in said and "And where is the key now?" in said for said in texts)
-                again = await engine.submit(make.AGENT, "Where is the key?", session="ses_first", key="the first")
-                assert again == runs[3].origin.run_id
-
-    asyncio.run(run())
+async def test_a_journal_of_each_format_continues(path: str) -> None:
+    async with asyncio.timeout(HANG_SECONDS):
+        asked = await resume_all(path)
+        async with engine_on(path, asked) as engine:
+            runs = await engine.service.runs()
+            assert [record.outcome for record in runs] == ["completed"] * 4
+            events = [event async for event in engine.events(runs[2].origin.run_id)]
+            interrupted = [event.data for event in events if isinstance(event.data, ToolCallError)]
+            assert [error.content for error in interrupted] == [OUTCOME_UNKNOWN], "not posted twice"
+            unknown = [event for event in events if isinstance(event.data, UnknownEvent)]
+            assert [(event.type, event.raw, event.version) for event in unknown] == [
+                ("from_the_future", make.FUTURE, 9)
+            ]
+            texts = [[message.text for message in request.conversation.messages] for request in asked]
+            assert any("Use the red stamp." in said for said in texts), "what was steered was not forgotten"
+            assert any("Where is the key?" in said and "And where is the key now?" in said for said in texts)
+            again = await engine.submit(make.AGENT, "Where is the key?", session="ses_first", key="the first")
+            assert again == runs[3].origin.run_id

@@ -84,123 +84,106 @@ def make_room(connection: SqliteDatabase) -> None:
     connection.execute("PRAGMA max_page_count = 1000000")
 
 
-def test_a_full_disk_refuses_new_work_and_delays_work_in_progress(path: str) -> None:
-    async def run() -> None:
-        async with process_on(path) as process:
-            claim = await process.claimed()
-            run_id, seen = claim.origin.run_id, 2
-            fill_up(process.connection)
-            with pytest.raises(StoreFull) as raised:
-                await asyncio.gather(*(process.submit() for _ in range(500)))  # the last pages have some room
-            assert path in str(raised.value)
-            assert "\n" not in str(raised.value)
+async def test_a_full_disk_refuses_new_work_and_delays_work_in_progress(path: str) -> None:
+    async with process_on(path) as process:
+        claim = await process.claimed()
+        run_id, seen = claim.origin.run_id, 2
+        fill_up(process.connection)
+        with pytest.raises(StoreFull) as raised:
+            await asyncio.gather(*(process.submit() for _ in range(500)))  # the last pages have some room
+        assert path in str(raised.value)
+        assert "\n" not in str(raised.value)
 
-            big = [make_step(number) for number in range(2000)]
-            advancing = asyncio.ensure_future(process.advance(claim, seen, big))
-            await asyncio.sleep(0)  # so that it is the first: what comes before it might still fit
-            with pytest.raises(StoreFull):
-                await process.submit()
-            with pytest.raises(StoreFull):
-                await process.steer(run_id, "x" * 100_000)
-            assert not advancing.done()
-
-            assert await process.types(run_id) == OPENING, "reading works"
-            assert await process.store.find()
-
-            make_room(process.connection)
-            async with asyncio.timeout(HANG_SECONDS):
-                assert (await advancing).sequence == 2002
+        big = [make_step(number) for number in range(2000)]
+        advancing = asyncio.ensure_future(process.advance(claim, seen, big))
+        await asyncio.sleep(0)  # so that it is the first: what comes before it might still fit
+        with pytest.raises(StoreFull):
             await process.submit()
-            assert process.told.errors == []
-            assert len(await process.store.read(run_id, 0, 5000)) == 2002, "once, and not once for every try"
+        with pytest.raises(StoreFull):
+            await process.steer(run_id, "x" * 100_000)
+        assert not advancing.done()
 
-    asyncio.run(run())
+        assert await process.types(run_id) == OPENING, "reading works"
+        assert await process.store.find()
 
-
-def test_closing_does_not_wait_for_disk_space(path: str) -> None:
-    async def run() -> None:
-        async with process_on(path) as process:
-            claim = await process.claimed()
-            fill_up(process.connection)
-            advancing = asyncio.ensure_future(
-                process.advance(claim, 2, [make_step(number) for number in range(2000)])
-            )
-            with pytest.raises(StoreFull):
-                await process.steer(claim.origin.run_id, "x" * 100_000)
-            assert not advancing.done()
-        with pytest.raises(StoreFull, match="the disk is full"):
-            await advancing
-
-    asyncio.run(run())
+        make_room(process.connection)
+        async with asyncio.timeout(HANG_SECONDS):
+            assert (await advancing).sequence == 2002
+        await process.submit()
+        assert process.told.errors == []
+        assert len(await process.store.read(run_id, 0, 5000)) == 2002, "once, and not once for every try"
 
 
-def test_a_full_file_system_is_handled_like_a_full_database(path: str) -> None:
+async def test_closing_does_not_wait_for_disk_space(path: str) -> None:
+    async with process_on(path) as process:
+        claim = await process.claimed()
+        fill_up(process.connection)
+        advancing = asyncio.ensure_future(process.advance(claim, 2, [make_step(number) for number in range(2000)]))
+        with pytest.raises(StoreFull):
+            await process.steer(claim.origin.run_id, "x" * 100_000)
+        assert not advancing.done()
+    with pytest.raises(StoreFull, match="the disk is full"):
+        await advancing
+
+
+async def test_a_full_file_system_is_handled_like_a_full_database(path: str) -> None:
     """The same when it is the file system that says so."""
 
-    async def run() -> None:
-        with faulty_disk() as disk:
-            async with process_on(path) as process:
-                claim = await process.claimed()
-                disk.full = True
-                advancing = asyncio.ensure_future(process.advance(claim, 2, [make_step(1)]))
-                with pytest.raises(StoreFull):
-                    await process.submit()
-                assert not advancing.done()
-                assert await process.types(claim.origin.run_id) == OPENING
-                disk.full = False
-                async with asyncio.timeout(HANG_SECONDS):
-                    assert (await advancing).sequence == 3
-                assert await process.types(claim.origin.run_id) == [*OPENING, "step_start"]
-
-    asyncio.run(run())
-
-
-def test_an_engine_opens_for_reading_on_a_full_disk(path: str) -> None:
-    async def run() -> None:
-        with faulty_disk() as disk:
-            async with process_on(path) as process:
-                run_id = (await process.claimed()).origin.run_id
+    with faulty_disk() as disk:
+        async with process_on(path) as process:
+            claim = await process.claimed()
             disk.full = True
-            try:
-                async with asyncio.timeout(HANG_SECONDS), engine_on(path) as engine:
-                    assert (await engine.service.run(run_id)).status == "running"
-            finally:
-                disk.full = False
+            advancing = asyncio.ensure_future(process.advance(claim, 2, [make_step(1)]))
+            with pytest.raises(StoreFull):
+                await process.submit()
+            assert not advancing.done()
+            assert await process.types(claim.origin.run_id) == OPENING
+            disk.full = False
+            async with asyncio.timeout(HANG_SECONDS):
+                assert (await advancing).sequence == 3
+            assert await process.types(claim.origin.run_id) == [*OPENING, "step_start"]
 
-    asyncio.run(run())
+
+async def test_an_engine_opens_for_reading_on_a_full_disk(path: str) -> None:
+    with faulty_disk() as disk:
+        async with process_on(path) as process:
+            run_id = (await process.claimed()).origin.run_id
+        disk.full = True
+        try:
+            async with asyncio.timeout(HANG_SECONDS), engine_on(path) as engine:
+                assert (await engine.service.run(run_id)).status == "running"
+        finally:
+            disk.full = False
 
 
 # ── fsync ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_failed_fsync_stops_the_store(path: str) -> None:
-    async def run() -> None:
-        with faulty_disk() as disk:
-            async with process_on(path) as process:
-                claim = await process.claimed()
-                acknowledged = await process.advance(claim, 2, [make_step(1)])
-                disk.sync_fails = True
-                attempts = (
-                    process.advance(claim, 3, [make_step(2)]),
-                    process.submit(),
-                    process.steer(claim.origin.run_id),
-                )
-                answers = await asyncio.gather(*attempts, return_exceptions=True)
-                assert all(isinstance(answer, StoreLost) for answer in answers), answers
-                assert path in str(answers[0])
-                await wait_for(lambda: len(process.told.errors) == 1)
-                disk.sync_fails = False
-                with pytest.raises(StoreLost):  # never again as if nothing had happened
-                    await process.submit()
-                told = process.told.list_published(claim.origin.run_id)
-                assert [sequence for sequence, _, _ in told] == [1, 2, 3], "what was lost was not published"
+async def test_a_failed_fsync_stops_the_store(path: str) -> None:
+    with faulty_disk() as disk:
         async with process_on(path) as process:
-            types = await process.types(claim.origin.run_id)
-            assert types[: acknowledged.sequence] == [*OPENING, "step_start"]
-            process.clock.pass_time(60)
-            assert (await process.claim(claim.origin.run_id)).death
-
-    asyncio.run(run())
+            claim = await process.claimed()
+            acknowledged = await process.advance(claim, 2, [make_step(1)])
+            disk.sync_fails = True
+            attempts = (
+                process.advance(claim, 3, [make_step(2)]),
+                process.submit(),
+                process.steer(claim.origin.run_id),
+            )
+            answers = await asyncio.gather(*attempts, return_exceptions=True)
+            assert all(isinstance(answer, StoreLost) for answer in answers), answers
+            assert path in str(answers[0])
+            await wait_for(lambda: len(process.told.errors) == 1)
+            disk.sync_fails = False
+            with pytest.raises(StoreLost):  # never again as if nothing had happened
+                await process.submit()
+            told = process.told.list_published(claim.origin.run_id)
+            assert [sequence for sequence, _, _ in told] == [1, 2, 3], "what was lost was not published"
+    async with process_on(path) as process:
+        types = await process.types(claim.origin.run_id)
+        assert types[: acknowledged.sequence] == [*OPENING, "step_start"]
+        process.clock.pass_time(60)
+        assert (await process.claim(claim.origin.run_id)).death
 
 
 @asynccontextmanager
@@ -227,7 +210,7 @@ async def lose_store(engine: HostedEngine, disk: FaultyDisk) -> None:
     disk.sync_fails = False
 
 
-def test_waiting_callers_get_an_error_when_the_store_is_lost(path: str) -> None:
+async def test_waiting_callers_get_an_error_when_the_store_is_lost(path: str) -> None:
     async def run() -> str:
         with faulty_disk() as disk:
             async with engine_on(path) as engine:
@@ -245,72 +228,63 @@ def test_waiting_callers_get_an_error_when_the_store_is_lost(path: str) -> None:
         async with engine_on(path, text="done") as engine, asyncio.timeout(HANG_SECONDS):
             return (await engine.wait(run_id)).text
 
-    assert asyncio.run(run()) == "done"
+    assert await run() == "done"
 
 
-def test_later_callers_get_an_error_after_the_store_is_lost(path: str) -> None:
+async def test_later_callers_get_an_error_after_the_store_is_lost(path: str) -> None:
     async def told(attempt: Awaitable[object]) -> None:
         async with asyncio.timeout(HANG_SECONDS):
             with pytest.raises(StoreLost):
                 await attempt
 
-    async def run() -> None:
-        with faulty_disk() as disk:
-            async with engine_on(path) as engine:
-                run_id = await engine.submit(AGENT, "hello")
-                early = asyncio.ensure_future(engine.wait(run_id))
-                await wait_for_type(engine, run_id, "llm_request")
-                await lose_store(engine, disk)
-                await told(early)
-                await told(engine.wait(run_id))
-
-    asyncio.run(run())
+    with faulty_disk() as disk:
+        async with engine_on(path) as engine:
+            run_id = await engine.submit(AGENT, "hello")
+            early = asyncio.ensure_future(engine.wait(run_id))
+            await wait_for_type(engine, run_id, "llm_request")
+            await lose_store(engine, disk)
+            await told(early)
+            await told(engine.wait(run_id))
 
 
 # ── Locked ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_lock_of_another_program_is_waited_for(path: str) -> None:
-    async def run() -> None:
-        async with process_on(path) as process:
-            process.connection.set_busy_timeout(1)
-            tries = 0
+async def test_a_lock_of_another_program_is_waited_for(path: str) -> None:
+    async with process_on(path) as process:
+        process.connection.set_busy_timeout(1)
+        tries = 0
 
-            def count(*_: object) -> bool:
-                nonlocal tries
-                tries += 1
-                return True
+        def count(*_: object) -> bool:
+            nonlocal tries
+            tries += 1
+            return True
 
-            claim = await process.claimed()
-            process.connection.exec_trace = count
-            with holder(HOLD_THE_WRITE_LOCK, path) as other:
-                advancing = asyncio.ensure_future(process.advance(claim, 2, [make_step(1)]))
-                submitting = asyncio.ensure_future(process.submit())
-                await stays_open(cast("asyncio.Future[object]", advancing), lambda: tries)
-                assert await process.types(claim.origin.run_id) == OPENING
-                discard(other)
-                async with asyncio.timeout(HANG_SECONDS):
-                    assert (await advancing).sequence == 3
-                    await submitting
-            assert await process.types(claim.origin.run_id) == [*OPENING, "step_start"]
-            assert process.told.errors == []
-
-    asyncio.run(run())
+        claim = await process.claimed()
+        process.connection.exec_trace = count
+        with holder(HOLD_THE_WRITE_LOCK, path) as other:
+            advancing = asyncio.ensure_future(process.advance(claim, 2, [make_step(1)]))
+            submitting = asyncio.ensure_future(process.submit())
+            await stays_open(cast("asyncio.Future[object]", advancing), lambda: tries)
+            assert await process.types(claim.origin.run_id) == OPENING
+            discard(other)
+            async with asyncio.timeout(HANG_SECONDS):
+                assert (await advancing).sequence == 3
+                await submitting
+        assert await process.types(claim.origin.run_id) == [*OPENING, "step_start"]
+        assert process.told.errors == []
 
 
 # ── Damaged ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_damage_found_while_reading_is_reported(path: str) -> None:
-    async def run() -> None:
-        async with process_on(path) as process:
-            runs = [await process.submit() for _ in range(300)]
-        async with process_on(path) as process:
-            damage_most_of(path)
-            with pytest.raises(StoreError, match="damaged"):
-                await asyncio.gather(*(process.store.read(run_id) for run_id in runs))
-
-    asyncio.run(run())
+async def test_damage_found_while_reading_is_reported(path: str) -> None:
+    async with process_on(path) as process:
+        runs = [await process.submit() for _ in range(300)]
+    async with process_on(path) as process:
+        damage_most_of(path)
+        with pytest.raises(StoreError, match="damaged"):
+            await asyncio.gather(*(process.store.read(run_id) for run_id in runs))
 
 
 def damage_most_of(path: str) -> None:
@@ -323,21 +297,18 @@ def damage_most_of(path: str) -> None:
 # ── Newer events ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_events_of_a_newer_version_are_kept_and_ignored(path: str) -> None:
+async def test_events_of_a_newer_version_are_kept_and_ignored(path: str) -> None:
     """A known type whose data a later version has changed beyond what this one can read."""
 
-    async def run() -> None:
-        async with process_on(path) as process:
-            run_id = await process.submit()
-            raw = b'{"message": {"entirely":"different"}, "mode":7}'
-            process.connection.execute(
-                "INSERT INTO events (run, sequence, event_id, timestamp, type, version, data) "
-                "VALUES (1, 3, 'evt_new', 0.0, 'message_steered', 9, ?)",
-                (raw,),
-            )
-            event = (await process.gapless(run_id))[2]
-            assert (event.raw, event.version, event.type) == (raw, 9, "message_steered")
-            assert type(event.data).__name__ == "UnknownEvent"
-            assert (await process.advance(await process.claim(run_id), 3, [make_step(1)])).sequence == 4
-
-    asyncio.run(run())
+    async with process_on(path) as process:
+        run_id = await process.submit()
+        raw = b'{"message": {"entirely":"different"}, "mode":7}'
+        process.connection.execute(
+            "INSERT INTO events (run, sequence, event_id, timestamp, type, version, data) "
+            "VALUES (1, 3, 'evt_new', 0.0, 'message_steered', 9, ?)",
+            (raw,),
+        )
+        event = (await process.gapless(run_id))[2]
+        assert (event.raw, event.version, event.type) == (raw, 9, "message_steered")
+        assert type(event.data).__name__ == "UnknownEvent"
+        assert (await process.advance(await process.claim(run_id), 3, [make_step(1)])).sequence == 4

@@ -22,7 +22,7 @@ RUNS = 100
 ROUNDS = 5
 
 
-def test_many_runs_share_a_commit_and_its_fsync(tmp_path: Path) -> None:
+async def test_many_runs_share_a_commit_and_its_fsync(tmp_path: Path) -> None:
     async def run() -> tuple[int, int]:
         with faulty_disk() as disk:
             async with process_on(str(tmp_path / "treadle.db")) as process:
@@ -41,68 +41,59 @@ def test_many_runs_share_a_commit_and_its_fsync(tmp_path: Path) -> None:
                 process.connection.set_commit_hook(None)
                 return commits, disk.syncs - syncs
 
-    commits, syncs = asyncio.run(run())
+    commits, syncs = await run()
     assert ROUNDS <= commits <= RUNS * ROUNDS / 10
     assert ROUNDS <= syncs <= 2 * commits
 
 
-def test_every_commit_is_synced_before_it_is_acknowledged(tmp_path: Path) -> None:
-    async def run() -> None:
-        with faulty_disk() as disk:
-            async with process_on(str(tmp_path / "treadle.db")) as process:
-                claim = await process.claimed()
-                for turn in range(5):
-                    before = disk.syncs
-                    await process.advance(claim, 2 + turn, [make_step(turn)])
-                    assert disk.syncs > before
-
-    asyncio.run(run())
+async def test_every_commit_is_synced_before_it_is_acknowledged(tmp_path: Path) -> None:
+    with faulty_disk() as disk:
+        async with process_on(str(tmp_path / "treadle.db")) as process:
+            claim = await process.claimed()
+            for turn in range(5):
+                before = disk.syncs
+                await process.advance(claim, 2 + turn, [make_step(turn)])
+                assert disk.syncs > before
 
 
-def test_a_reader_that_never_reads_does_not_block_others(tmp_path: Path) -> None:
-    async def run() -> None:
-        path, clock, ids = str(tmp_path / "treadle.db"), FakeClock(), CountingIds()
-        hub = EventHub(clock, ids, lambda run_id, at: None)
-        journal = SqliteJournal(ThreadWriter(open_database(path), open_reader(path), path, hub.on_lost), hub, clock)
-        process = StoreProcess(journal, Recorder(), clock, ids, "worker")
-        claim = await process.claimed()
-        run_id = claim.origin.run_id
-        with hub.subscribe(run_id, backlog=5) as slow, hub.subscribe(run_id) as quick:
-            async with asyncio.timeout(HANG_SECONDS):
-                for turn in range(200):
-                    await process.advance(claim, 2 + turn, [make_step(turn)])
-            assert await slow.take() is None, "cut off, and told so"
-            sequences: list[int] = []
-            while len(sequences) < 200:
-                events = await quick.take()
-                assert events is not None
-                assert all(isinstance(event.data, StepStart) for event in events)
-                sequences += [event.sequence for event in events]
-            assert sequences == list(range(3, 203))
-        await journal.close()
-
-    asyncio.run(run())
+async def test_a_reader_that_never_reads_does_not_block_others(tmp_path: Path) -> None:
+    path, clock, ids = str(tmp_path / "treadle.db"), FakeClock(), CountingIds()
+    hub = EventHub(clock, ids, lambda run_id, at: None)
+    journal = SqliteJournal(ThreadWriter(open_database(path), open_reader(path), path, hub.on_lost), hub, clock)
+    process = StoreProcess(journal, Recorder(), clock, ids, "worker")
+    claim = await process.claimed()
+    run_id = claim.origin.run_id
+    with hub.subscribe(run_id, backlog=5) as slow, hub.subscribe(run_id) as quick:
+        async with asyncio.timeout(HANG_SECONDS):
+            for turn in range(200):
+                await process.advance(claim, 2 + turn, [make_step(turn)])
+        assert await slow.take() is None, "cut off, and told so"
+        sequences: list[int] = []
+        while len(sequences) < 200:
+            events = await quick.take()
+            assert events is not None
+            assert all(isinstance(event.data, StepStart) for event in events)
+            sequences += [event.sequence for event in events]
+        assert sequences == list(range(3, 203))
+    await journal.close()
 
 
-def test_a_commit_does_not_wait_for_a_long_read(tmp_path: Path) -> None:
+async def test_a_commit_does_not_wait_for_a_long_read(tmp_path: Path) -> None:
     """Another program may read for as long as it likes."""
 
-    async def run() -> None:
-        path = str(tmp_path / "treadle.db")
-        async with process_on(path) as process:
-            claim = await process.claimed()
-            other = open_reader(path)
-            reading = iter(other.execute("SELECT * FROM events"))
-            next(reading)
-            async with asyncio.timeout(HANG_SECONDS):
-                assert (await process.advance(claim, 2, [make_step(1)])).accepted
-            del reading
-            other.close()
-
-    asyncio.run(run())
+    path = str(tmp_path / "treadle.db")
+    async with process_on(path) as process:
+        claim = await process.claimed()
+        other = open_reader(path)
+        reading = iter(other.execute("SELECT * FROM events"))
+        next(reading)
+        async with asyncio.timeout(HANG_SECONDS):
+            assert (await process.advance(claim, 2, [make_step(1)])).accepted
+        del reading
+        other.close()
 
 
-def test_an_item_that_was_committed_alone_is_not_repeated_when_the_rest_waits(
+async def test_an_item_that_was_committed_alone_is_not_repeated_when_the_rest_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A group falls apart because one piece of work is unfit; then the disk is full for the last one. What came
@@ -110,42 +101,36 @@ def test_an_item_that_was_committed_alone_is_not_repeated_when_the_rest_waits(
     monkeypatch.setattr(writing, "RETRY_SECONDS", 0.01)
     path = str(tmp_path / "treadle.db")
 
-    async def run() -> None:
-        recorder, clock, database = Recorder(), FakeClock(), open_database(path)
-        writer = ThreadWriter(database, open_reader(path), path, recorder.on_lost)
-        journal = SqliteJournal(writer, recorder, clock)
-        process = StoreProcess(journal, recorder, clock, CountingIds(), "w")
-        one, two, three = await process.claimed(), await process.claimed(), await process.submit()
-        pages = database.execute("PRAGMA page_count").fetchall()[0][0]
-        database.execute(f"PRAGMA max_page_count = {pages}")
-        gate = threading.Event()
-        writer.write(lambda _: gate.wait(), lambda _: None, patient=True)  # what follows is one group
-        advancing = asyncio.ensure_future(process.advance(one, 2, [make_step(1)]))
-        claiming = asyncio.ensure_future(process.claim(three))
-        unfit = asyncio.ensure_future(process.steer(one.origin.run_id, "hello", "\ud800"))
-        large = asyncio.ensure_future(process.advance(two, 2, [make_step(number) for number in range(2000)]))
-        await asyncio.sleep(0.05)
-        gate.set()
-        advanced = await advancing
-        assert (advanced.accepted, advanced.sequence, (await claiming).epoch) == (True, 3, 1)
-        assert not large.done(), "it waits for room"
-        database.execute("PRAGMA max_page_count = 1000000")
-        assert (await large).sequence == 2002
-        with pytest.raises(UnicodeEncodeError):
-            await unfit
-        events = await journal.read(one.origin.run_id)
-        assert len({event.event_id for event in events}) == len(events) == 3
-        await journal.close()
-
-    asyncio.run(run())
+    recorder, clock, database = Recorder(), FakeClock(), open_database(path)
+    writer = ThreadWriter(database, open_reader(path), path, recorder.on_lost)
+    journal = SqliteJournal(writer, recorder, clock)
+    process = StoreProcess(journal, recorder, clock, CountingIds(), "w")
+    one, two, three = await process.claimed(), await process.claimed(), await process.submit()
+    pages = database.execute("PRAGMA page_count").fetchall()[0][0]
+    database.execute(f"PRAGMA max_page_count = {pages}")
+    gate = threading.Event()
+    writer.write(lambda _: gate.wait(), lambda _: None, patient=True)  # what follows is one group
+    advancing = asyncio.ensure_future(process.advance(one, 2, [make_step(1)]))
+    claiming = asyncio.ensure_future(process.claim(three))
+    unfit = asyncio.ensure_future(process.steer(one.origin.run_id, "hello", "\ud800"))
+    large = asyncio.ensure_future(process.advance(two, 2, [make_step(number) for number in range(2000)]))
+    await asyncio.sleep(0.05)
+    gate.set()
+    advanced = await advancing
+    assert (advanced.accepted, advanced.sequence, (await claiming).epoch) == (True, 3, 1)
+    assert not large.done(), "it waits for room"
+    database.execute("PRAGMA max_page_count = 1000000")
+    assert (await large).sequence == 2002
+    with pytest.raises(UnicodeEncodeError):
+        await unfit
+    events = await journal.read(one.origin.run_id)
+    assert len({event.event_id for event in events}) == len(events) == 3
+    await journal.close()
 
 
-def test_voided_leases_do_not_count_in_memory(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with process_on(str(tmp_path / "treadle.db")) as process:
-            run_id = (await process.claimed()).origin.run_id
-            assert isinstance(process.store, SqliteJournal)
-            await process.store.void_leases()
-            assert (await process.claim(run_id)).epoch == 2
-
-    asyncio.run(run())
+async def test_voided_leases_do_not_count_in_memory(tmp_path: Path) -> None:
+    async with process_on(str(tmp_path / "treadle.db")) as process:
+        run_id = (await process.claimed()).origin.run_id
+        assert isinstance(process.store, SqliteJournal)
+        await process.store.void_leases()
+        assert (await process.claim(run_id)).epoch == 2

@@ -40,23 +40,17 @@ async def wait_for_type(engine: HostedEngine, run_id: str, type_: str) -> None:
             return
 
 
-def test_a_request_is_not_taken_for_a_new_message_to_its_own_run(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(HANG_SECONDS), engine_in(tmp_path) as engine:
-            run_id = await waiting_run(engine, key="k")
-            before = (await engine.service.run(run_id)).sequence
-            assert await engine.submit(AGENT, "hello", session="ses_1", key="k") == run_id
-            assert (await engine.service.run(run_id)).sequence == before, "the message was taken twice"
-
-    asyncio.run(run())
+async def test_a_request_is_not_taken_for_a_new_message_to_its_own_run(tmp_path: Path) -> None:
+    async with asyncio.timeout(HANG_SECONDS), engine_in(tmp_path) as engine:
+        run_id = await waiting_run(engine, key="k")
+        before = (await engine.service.run(run_id)).sequence
+        assert await engine.submit(AGENT, "hello", session="ses_1", key="k") == run_id
+        assert (await engine.service.run(run_id)).sequence == before, "the message was taken twice"
 
 
-def test_a_request_that_went_to_a_waiting_run_is_known_after_its_end(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(HANG_SECONDS), engine_in(tmp_path) as engine:
-            run_id = await waiting_run(engine)
-            assert await engine.submit(AGENT, "Go on, please", session="ses_1", key="k") == run_id
-            await engine.wait(run_id)
-            assert await engine.submit(AGENT, "Go on, please", session="ses_1", key="k") == run_id
-
-    asyncio.run(run())
+async def test_a_request_that_went_to_a_waiting_run_is_known_after_its_end(tmp_path: Path) -> None:
+    async with asyncio.timeout(HANG_SECONDS), engine_in(tmp_path) as engine:
+        run_id = await waiting_run(engine)
+        assert await engine.submit(AGENT, "Go on, please", session="ses_1", key="k") == run_id
+        await engine.wait(run_id)
+        assert await engine.submit(AGENT, "Go on, please", session="ses_1", key="k") == run_id

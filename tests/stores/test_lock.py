@@ -1,6 +1,5 @@
 """One process owns a SQLite database. Other processes get an error that names it."""
 
-import asyncio
 import os
 import signal
 import socket
@@ -20,54 +19,48 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "treadle.db")
 
 
-def open_engine(path: str) -> None:
-    async def run() -> None:
-        async with create_engine(f"sqlite:///{path}", home=Home(Path(path).parent)):
-            pass
-
-    asyncio.run(run())
+async def open_engine(path: str) -> None:
+    async with create_engine(f"sqlite:///{path}", home=Home(Path(path).parent)):
+        pass
 
 
-def test_a_second_engine_gets_the_name_of_the_owner_of_the_database(path: str) -> None:
+async def test_a_second_engine_gets_the_name_of_the_owner_of_the_database(path: str) -> None:
     with holder(OWN_AN_ENGINE, path) as owner:
         with pytest.raises(StoreOwned) as raised:
-            open_engine(path)
+            await open_engine(path)
         text = str(raised.value)
         assert f"process {owner.pid} " in text
         assert path in text
         assert "\n" not in text
         discard(owner)
         owner.wait(10)
-    open_engine(path)
+    await open_engine(path)
 
 
-def test_a_second_engine_in_the_same_process_is_refused_too(path: str) -> None:
-    async def run() -> None:
-        home = Home(Path(path).parent)
-        async with create_engine(f"sqlite:///{path}", home=home) as first:
-            with pytest.raises(StoreOwned, match=f"process {os.getpid()} "):
-                async with create_engine(f"sqlite:///{path}", home=home):
-                    pass
-            assert await first.service.runs() == [], "the first goes on"
-        async with create_engine(f"sqlite:///{path}", home=home):
-            pass
-
-    asyncio.run(run())
+async def test_a_second_engine_in_the_same_process_is_refused_too(path: str) -> None:
+    home = Home(Path(path).parent)
+    async with create_engine(f"sqlite:///{path}", home=home) as first:
+        with pytest.raises(StoreOwned, match=f"process {os.getpid()} "):
+            async with create_engine(f"sqlite:///{path}", home=home):
+                pass
+        assert await first.service.runs() == [], "the first goes on"
+    async with create_engine(f"sqlite:///{path}", home=home):
+        pass
 
 
-def test_a_killed_owner_leaves_no_lock(path: str) -> None:
+async def test_a_killed_owner_leaves_no_lock(path: str) -> None:
     with holder(OWN_AN_ENGINE, path) as owner:
         owner.send_signal(signal.SIGKILL)
         owner.wait(10)
-        open_engine(path)
+        await open_engine(path)
 
 
-def test_an_engine_that_cannot_open_leaves_no_lock(path: str) -> None:
+async def test_an_engine_that_cannot_open_leaves_no_lock(path: str) -> None:
     Path(path).write_bytes(b"this is not a database" * 500)
     with pytest.raises(StoreError, match="damaged"):
-        open_engine(path)
+        await open_engine(path)
     Path(path).unlink()
-    open_engine(path)
+    await open_engine(path)
 
 
 @pytest.mark.parametrize("content", [b"", b"null", b"{", b"\xff\xfe", b'{"pid":"x"}', b"[" * 4000])
@@ -80,10 +73,10 @@ def test_a_lock_file_without_readable_content_still_locks(path: str, content: by
     DatabaseLock(path).release()
 
 
-def test_a_lock_file_without_a_lock_owns_nothing(path: str) -> None:
+async def test_a_lock_file_without_a_lock_owns_nothing(path: str) -> None:
     """What a process that died has left there, or a copy of it."""
     Path(f"{path}.lock").write_bytes(b'{"pid":1,"command":"init","since":0}')
-    open_engine(path)
+    await open_engine(path)
 
 
 def test_a_missing_folder_is_reported(tmp_path: Path) -> None:

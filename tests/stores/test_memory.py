@@ -1,6 +1,5 @@
 """Memories in SQLite files: forgotten ones are gone from the file, and damage is reported."""
 
-import asyncio
 import random
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -33,7 +32,7 @@ def files_with(folder: Path, needle: bytes) -> list[str]:
     return [file.name for file in folder.iterdir() if needle in file.read_bytes().lower()]
 
 
-def test_forgetting_leaves_no_trace_in_the_file(tmp_path: Path) -> None:
+async def test_forgetting_leaves_no_trace_in_the_file(tmp_path: Path) -> None:
     """Of text, of words, of vectors; in whatever order, and however the rows have moved about meanwhile."""
     chance = random.Random(4)
     words = [f"zq{number:04}xj" for number in range(120)]
@@ -55,60 +54,53 @@ def test_forgetting_leaves_no_trace_in_the_file(tmp_path: Path) -> None:
             assert await store.forget([f"mem_{n}" for n in numbers]) == len(numbers)
             assert await store.forget([f"mem_{n}" for n in numbers]) == 0
 
-    kept = asyncio.run(fill())
+    kept = await fill()
     order = list(range(len(words)))
     chance.shuffle(order)
     for part in (order[:40], order[40:60], order[60:]):
-        asyncio.run(forget(part))
+        await forget(part)
         for n in part:
             assert files_with(tmp_path, words[n].encode()) == []
             assert files_with(tmp_path, kept[n].lower()) == []
 
 
-def test_a_platform_without_the_extension_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+async def test_a_platform_without_the_extension_is_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     import sqlite_vec  # pyright: ignore[reportMissingTypeStubs] -- it has none
 
     monkeypatch.setattr(sqlite_vec, "loadable_path", lambda: str(tmp_path / "nowhere"))
 
-    async def run() -> None:
-        async with on_file(tmp_path / "t.db") as shelf:
-            store = shelf.store
-            await store.add([make_memory(1, "one")])
-            await shelf.embed(make_unit_vector(1, 0))
-            with pytest.raises(VectorsUnavailable, match="sqlite-vec could not be loaded"):
-                await shelf.near(OWN, "test", make_unit_vector(1, 0), 5)
-            assert await shelf.find_matching("one", 5) == ["mem_1"]
-
-    asyncio.run(run())
+    async with on_file(tmp_path / "t.db") as shelf:
+        store = shelf.store
+        await store.add([make_memory(1, "one")])
+        await shelf.embed(make_unit_vector(1, 0))
+        with pytest.raises(VectorsUnavailable, match="sqlite-vec could not be loaded"):
+            await shelf.near(OWN, "test", make_unit_vector(1, 0), 5)
+        assert await shelf.find_matching("one", 5) == ["mem_1"]
 
 
-def test_no_extension_can_be_loaded_after_opening(tmp_path: Path) -> None:
+async def test_no_extension_can_be_loaded_after_opening(tmp_path: Path) -> None:
     """Only while ours is: SQL must not be able to load code."""
 
-    async def run() -> None:
-        connection = open_database(":memory:")
-        shelf = MemoryStoreUnderTest(SqliteMemories(InlineWriter(connection)))
-        await shelf.store.add([make_memory(1, "one")])
-        await shelf.embed(make_unit_vector(1, 0))
-        await shelf.near(OWN, "test", make_unit_vector(1, 0), 5)
-        with pytest.raises(apsw.Error, match="not authorized"):
-            connection.execute("SELECT load_extension('x')").fetchall()
-
-    asyncio.run(run())
+    connection = open_database(":memory:")
+    shelf = MemoryStoreUnderTest(SqliteMemories(InlineWriter(connection)))
+    await shelf.store.add([make_memory(1, "one")])
+    await shelf.embed(make_unit_vector(1, 0))
+    await shelf.near(OWN, "test", make_unit_vector(1, 0), 5)
+    with pytest.raises(apsw.Error, match="not authorized"):
+        connection.execute("SELECT load_extension('x')").fetchall()
 
 
-def test_a_memory_that_cannot_be_stored_is_skipped_and_the_run_continues(
+async def test_a_memory_that_cannot_be_stored_is_skipped_and_the_run_continues(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def run() -> None:
-        async with process_on(str(tmp_path / "t.db")) as process:
-            process.connection.execute("DROP TABLE memory_words")
-            claim = await process.claimed()
-            assert (await process.advance(claim, 2, [MemorySaved("mem_1", "text", "tool")])).accepted
-            assert (await process.types(claim.origin.run_id))[-1] == "memory_saved"
-            assert process.connection.execute("SELECT count(*) FROM memories").fetchall() == [(0,)]
-
-    asyncio.run(run())
+    async with process_on(str(tmp_path / "t.db")) as process:
+        process.connection.execute("DROP TABLE memory_words")
+        claim = await process.claimed()
+        assert (await process.advance(claim, 2, [MemorySaved("mem_1", "text", "tool")])).accepted
+        assert (await process.types(claim.origin.run_id))[-1] == "memory_saved"
+        assert process.connection.execute("SELECT count(*) FROM memories").fetchall() == [(0,)]
     assert "skipped a memory that could not be stored" in caplog.text
 
 

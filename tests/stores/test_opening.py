@@ -67,8 +67,8 @@ def test_a_new_file_has_the_current_format(path: str) -> None:
     assert value(path, "SELECT count(*) FROM runs") == 0
 
 
-def test_opening_again_changes_nothing(path: str) -> None:
-    asyncio.run(fill(path, 3))
+async def test_opening_again_changes_nothing(path: str) -> None:
+    await fill(path, 3)
     before = value(path, "SELECT group_concat(sql) FROM sqlite_schema")
     open_database(path).close()
     assert value(path, "SELECT group_concat(sql) FROM sqlite_schema") == before
@@ -102,10 +102,10 @@ def test_a_failed_migration_changes_nothing(path: str, monkeypatch: pytest.Monke
     assert value(path, "SELECT count(*) FROM sqlite_schema WHERE name = 'whole'") == 1
 
 
-def test_a_later_migration_changes_a_database_of_the_baseline_and_keeps_its_rows(
+async def test_a_later_migration_changes_a_database_of_the_baseline_and_keeps_its_rows(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asyncio.run(fill(path, 3))
+    await fill(path, 3)
     [baseline, *_] = load_migrations()
     later = [baseline, "ALTER TABLE runs ADD COLUMN colour TEXT NOT NULL DEFAULT 'blue'"]
     monkeypatch.setattr(opening, "load_migrations", lambda: later)
@@ -126,8 +126,8 @@ def test_a_later_migration_changes_a_database_of_the_baseline_and_keeps_its_rows
 # ── Not fit to be used ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_newer_version_is_refused_and_left_alone(path: str) -> None:
-    asyncio.run(fill(path, 1))
+async def test_a_newer_version_is_refused_and_left_alone(path: str) -> None:
+    await fill(path, 1)
     database = connect(path)
     database.execute("PRAGMA user_version = 99")
     database.close()
@@ -141,11 +141,11 @@ def test_a_newer_version_is_refused_and_left_alone(path: str) -> None:
 
 @pytest.mark.parametrize("version", [1, BASELINE_VERSION - 1])
 @pytest.mark.parametrize("open_it", [open_database, open_read_only])
-def test_a_database_from_before_the_baseline_is_refused_and_left_alone(
+async def test_a_database_from_before_the_baseline_is_refused_and_left_alone(
     path: str, tmp_path: Path, version: int, open_it: Callable[[str], object]
 ) -> None:
     """This includes the write-ahead log of a process that was killed."""
-    asyncio.run(fill(path, 1))
+    await fill(path, 1)
     database = connect(path)
     database.execute(f"PRAGMA user_version = {version}")
     killed = str(tmp_path / "killed.db")
@@ -176,16 +176,16 @@ def test_a_file_that_is_not_a_database_is_refused(path: str) -> None:
     assert Path(path).read_bytes() == content
 
 
-def test_a_damaged_page_is_found_at_start(path: str) -> None:
-    asyncio.run(fill(path))
+async def test_a_damaged_page_is_found_at_start(path: str) -> None:
+    await fill(path)
     damage(path)
     with pytest.raises(StoreDamaged) as raised:
         open_database(path)
     assert "Nothing was changed" in one_line(raised.value)
 
 
-def test_the_newest_backup_is_named(path: str) -> None:
-    asyncio.run(fill(path))
+async def test_the_newest_backup_is_named(path: str) -> None:
+    await fill(path)
     old, new = Path(f"{path}.1.bak"), Path(f"{path}.2.bak")
     shutil.copy(path, new)
     shutil.copy(path, old)
@@ -210,22 +210,19 @@ def test_a_backup_is_found_next_to_a_database_with_brackets_in_its_name(tmp_path
         open_database(str(path))
 
 
-def test_a_damaged_database_is_not_changed(tmp_path: Path) -> None:
+async def test_a_damaged_database_is_not_changed(tmp_path: Path) -> None:
     """This includes the write-ahead log of a process that died: recovering the data needs it."""
     path = str(tmp_path / "treadle.db")
-    asyncio.run(fill(path))
+    await fill(path)
     crashed = str(tmp_path / "crashed.db")
 
-    async def die() -> None:
-        recorder, clock, ids = Recorder(), FakeClock(), CountingIds()
-        for _ in range(1000):
-            ids("run")  # other ids than those in the file
-        async with opened(path, recorder, clock) as journal:
-            await StoreProcess(journal, recorder, clock, ids, "worker").submit(key="only in the log")
-            for suffix in ("", "-wal"):
-                shutil.copy(path + suffix, crashed + suffix)
-
-    asyncio.run(die())
+    recorder, clock, ids = Recorder(), FakeClock(), CountingIds()
+    for _ in range(1000):
+        ids("run")  # other ids than those in the file
+    async with opened(path, recorder, clock) as journal:
+        await StoreProcess(journal, recorder, clock, ids, "worker").submit(key="only in the log")
+        for suffix in ("", "-wal"):
+            shutil.copy(path + suffix, crashed + suffix)
     damage(crashed)
     before = Path(crashed).read_bytes(), Path(f"{crashed}-wal").read_bytes()
     with pytest.raises(StoreDamaged, match="Nothing was changed"):
@@ -261,7 +258,7 @@ def test_a_locked_database_is_waited_for_then_refused(path: str, monkeypatch: py
     open_database(path).close()
 
 
-def test_opening_waits_for_a_lock_that_is_released_in_time(path: str) -> None:
+async def test_opening_waits_for_a_lock_that_is_released_in_time(path: str) -> None:
     open_database(path).close()
     with holder(HOLD_THE_WRITE_LOCK, path) as process:
 
@@ -272,19 +269,14 @@ def test_opening_waits_for_a_lock_that_is_released_in_time(path: str) -> None:
             process.stdin.flush()
             (await opened_then).close()
 
-        asyncio.run(wait())
+        await wait()
 
 
-def test_acknowledged_data_survives_a_restart(path: str) -> None:
-    runs = asyncio.run(fill(path, 5))
+async def test_acknowledged_data_survives_a_restart(path: str) -> None:
+    runs = await fill(path, 5)
 
-    async def look() -> None:
-        recorder, clock = Recorder(), FakeClock()
-        async with opened(path, recorder, clock) as journal:
-            process = StoreProcess(journal, recorder, clock, CountingIds(), "worker")
-            assert [record.origin.run_id for record in await journal.list_unfinished()] == runs
-            assert [await process.types(record.origin.run_id) for record in await journal.find(limit=1)] == [
-                OPENING
-            ]
-
-    asyncio.run(look())
+    recorder, clock = Recorder(), FakeClock()
+    async with opened(path, recorder, clock) as journal:
+        process = StoreProcess(journal, recorder, clock, CountingIds(), "worker")
+        assert [record.origin.run_id for record in await journal.list_unfinished()] == runs
+        assert [await process.types(record.origin.run_id) for record in await journal.find(limit=1)] == [OPENING]

@@ -1,6 +1,5 @@
 """Owners on SQLite: queries for one user use an index, and older data belongs to the local user."""
 
-import asyncio
 from contextlib import closing
 from pathlib import Path
 
@@ -69,25 +68,22 @@ def engine_on(folder: Path) -> HostedEngine:
     return engine
 
 
-def test_a_program_names_the_user_of_a_run(tmp_path: Path) -> None:
+async def test_a_program_names_the_user_of_a_run(tmp_path: Path) -> None:
     """Sessions of others do not exist for that user. Without a user, the owner of the session owns the run."""
 
-    async def scenario() -> None:
-        agent = Agent(name="ada", model="fake/m", memory={"embedder": "none"})
-        async with engine_on(tmp_path) as engine:
-            alice = await engine.run(agent, "Hello.", user="alice", key="k")
-            local = await engine.run(agent, "Hello.")
-            again = await engine.run(agent, "And now?", session=alice.session_id)
-            owners = [(await engine.service.run(RunId(run.run_id))).owner for run in (alice, local, again)]
-            assert owners == ["alice", "local", "alice"]
-            with pytest.raises(UnknownSession):
-                await engine.run(agent, "Hello.", session=alice.session_id, user="bob")
-            with pytest.raises(UnknownSession):
-                await engine.run(agent, "Hello.", session=local.session_id, user="bob")
-            with pytest.raises(UsageError, match="in use already"):
-                await engine.run(agent, "Hello.", user="bob", key="k")
-            with pytest.raises(UsageError, match="could be mistaken for the local user"):
-                await engine.run(agent, "Hello.", user="Local")
-            assert len(await engine.service.runs()) == 3
-
-    asyncio.run(scenario())
+    agent = Agent(name="ada", model="fake/m", memory={"embedder": "none"})
+    async with engine_on(tmp_path) as engine:
+        alice = await engine.run(agent, "Hello.", user="alice", key="k")
+        local = await engine.run(agent, "Hello.")
+        again = await engine.run(agent, "And now?", session=alice.session_id)
+        owners = [(await engine.service.run(RunId(run.run_id))).owner for run in (alice, local, again)]
+        assert owners == ["alice", "local", "alice"]
+        with pytest.raises(UnknownSession):
+            await engine.run(agent, "Hello.", session=alice.session_id, user="bob")
+        with pytest.raises(UnknownSession):
+            await engine.run(agent, "Hello.", session=local.session_id, user="bob")
+        with pytest.raises(UsageError, match="in use already"):
+            await engine.run(agent, "Hello.", user="bob", key="k")
+        with pytest.raises(UsageError, match="could be mistaken for the local user"):
+            await engine.run(agent, "Hello.", user="Local")
+        assert len(await engine.service.runs()) == 3

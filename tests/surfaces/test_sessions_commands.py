@@ -1,6 +1,5 @@
 """`treadle sessions`, `treadle runs prompt` and the session commands."""
 
-import asyncio
 import json
 
 from tests.fake_endpoint import FakeEndpoint, says
@@ -61,12 +60,9 @@ def test_the_prompt_of_a_step_is_shown_as_it_was_sent(shell: Shell) -> None:
         assert (wrong.code, wrong.complaint) == (2, f"{run_id} has no step 7; its steps are 1 to 1.")
 
 
-def test_missing_entities_are_reported(shell: Shell) -> None:
-    async def scenario() -> None:
-        assert (await shell("sessions", "list")).err == 'No sessions yet. Start one: treadle run "Hello."\n'
-        assert "There is no session ses_9" in (await shell("sessions", "show", "ses_9")).complaint
-
-    asyncio.run(scenario())
+async def test_missing_entities_are_reported(shell: Shell) -> None:
+    assert (await shell("sessions", "list")).err == 'No sessions yet. Start one: treadle run "Hello."\n'
+    assert "There is no session ses_9" in (await shell("sessions", "show", "ses_9")).complaint
 
 
 def test_a_title_is_redacted_and_survives_fork_backup_and_delete(shell: Shell) -> None:

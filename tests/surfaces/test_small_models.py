@@ -1,7 +1,6 @@
 """A small model on the command line and over the OpenAI-compatible endpoints: it gets tools only if they are asked
 for, and one line says so."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -26,23 +25,20 @@ def name_tools(request: dict[str, Any]) -> list[str]:
     [((), []), (("--tools", "@small"), sorted(SMALL_SET)), (("--tools", "glob, grep"), ["glob", "grep"])],
     ids=["default", "small", "named"],
 )
-def test_the_command_line_gives_a_small_model_the_tools_that_are_asked_for(
+async def test_the_command_line_gives_a_small_model_the_tools_that_are_asked_for(
     shell: Shell, options: tuple[str, ...], given: list[str]
 ) -> None:
-    async def scenario() -> None:
-        async with FakeEndpoint(says("A reed, a shuttle.")) as server:
-            shell.write(
-                "config.yaml",
-                f"providers: {{fake: {{base_url: '{server.url}'}}}}\nmodels: {SMALL}\n",
-            )
-            done = await shell("run", "-m", "fake/m", *options, "Write a haiku.")
-            assert (done.code, done.out) == (0, "A reed, a shuttle.\n"), done.err
-            assert name_tools(server.requests[0].json) == given
-            said = [line for line in done.err.splitlines() if LINE in line]
-            assert len(said) == 1
-            assert ("tools withheld" in said[0]) == (not given)
-
-    asyncio.run(scenario())
+    async with FakeEndpoint(says("A reed, a shuttle.")) as server:
+        shell.write(
+            "config.yaml",
+            f"providers: {{fake: {{base_url: '{server.url}'}}}}\nmodels: {SMALL}\n",
+        )
+        done = await shell("run", "-m", "fake/m", *options, "Write a haiku.")
+        assert (done.code, done.out) == (0, "A reed, a shuttle.\n"), done.err
+        assert name_tools(server.requests[0].json) == given
+        said = [line for line in done.err.splitlines() if LINE in line]
+        assert len(said) == 1
+        assert ("tools withheld" in said[0]) == (not given)
 
 
 PERSON = {"role": "user", "content": "Write a haiku."}
@@ -58,28 +54,25 @@ PERSON = {"role": "user", "content": "Write a haiku."}
     ],
     ids=["chat", "stream", "responses"],
 )
-def test_the_openai_endpoints_give_a_small_model_the_tools_of_its_settings(
+async def test_the_openai_endpoints_give_a_small_model_the_tools_of_its_settings(
     tmp_path: Path, own: str, path: str, body: dict[str, Any]
 ) -> None:
-    async def scenario() -> None:
-        more = f"defaults: {{model: fake/m}}\nmodels: {SMALL}\n"
-        async with serve_home(tmp_path, says("A reed, a shuttle."), more=more) as server:
-            server.home.agent("default")
-            file = server.home.agent_file("default")
-            if own:
-                text = file.read_text()
-                assert "\nsmall_models:" in text
-                head, _, _ = text.partition("\nsmall_models:")
-                file.write_text(f"{head}\n{own}")
-            reply = await server.ask("POST", path, {"model": "default", **body})
-            assert reply.status == 200, reply
-            sent = server.endpoint.requests[0].json
-            assert name_tools(sent) == (sorted(SMALL_SET) if own else [])
-            assert own or sent["messages"][0]["content"] == SMALL_MODEL_PERSONA
-            run_id = reply.headers["x-treadle-run"]
-            shown = (await server.ask("GET", f"/v1/runs/{run_id}/transcript")).json
-            notes = [item["text"] for item in shown["items"] if item["kind"] == "note" and LINE in item["text"]]
-            assert len(notes) == 1
-            assert "tools withheld" in notes[0]
-
-    asyncio.run(scenario())
+    more = f"defaults: {{model: fake/m}}\nmodels: {SMALL}\n"
+    async with serve_home(tmp_path, says("A reed, a shuttle."), more=more) as server:
+        server.home.agent("default")
+        file = server.home.agent_file("default")
+        if own:
+            text = file.read_text()
+            assert "\nsmall_models:" in text
+            head, _, _ = text.partition("\nsmall_models:")
+            file.write_text(f"{head}\n{own}")
+        reply = await server.ask("POST", path, {"model": "default", **body})
+        assert reply.status == 200, reply
+        sent = server.endpoint.requests[0].json
+        assert name_tools(sent) == (sorted(SMALL_SET) if own else [])
+        assert own or sent["messages"][0]["content"] == SMALL_MODEL_PERSONA
+        run_id = reply.headers["x-treadle-run"]
+        shown = (await server.ask("GET", f"/v1/runs/{run_id}/transcript")).json
+        notes = [item["text"] for item in shown["items"] if item["kind"] == "note" and LINE in item["text"]]
+        assert len(notes) == 1
+        assert "tools withheld" in notes[0]

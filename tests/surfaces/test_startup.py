@@ -58,19 +58,16 @@ def test_a_command_imports_only_what_it_needs(command: str, tmp_path: Path) -> N
     assert len(modules) <= MODULES[command], len(modules)
 
 
-def test_a_run_and_commands_attached_to_a_server_import_only_what_they_need(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with FakeEndpoint(policy=lambda _: says("Done.")) as endpoint:
-            write_home(tmp_path / "home", endpoint.url)
-            serving = Serving(Shell(tmp_path / "home"))
-            run, environment = ("run", "-a", "one", "Hello."), serving.shell.environment
-            alone = await asyncio.to_thread(list_imports, run, environment)
-            await asyncio.to_thread(serving.start)
-            for words in (run, ("runs", "list"), ("mcp", "list"), ("approvals", "list")):
-                modules = await asyncio.to_thread(list_imports, words, environment)
-                heavy = RUN_HEAVY if words == run else HEAVY
-                assert [name for name in modules if name.startswith(heavy)] == [], words
-            assert [name for name in alone if name.startswith(RUN_HEAVY)] == []
-            serving.stop()
-
-    asyncio.run(scenario())
+async def test_a_run_and_commands_attached_to_a_server_import_only_what_they_need(tmp_path: Path) -> None:
+    async with FakeEndpoint(policy=lambda _: says("Done.")) as endpoint:
+        write_home(tmp_path / "home", endpoint.url)
+        serving = Serving(Shell(tmp_path / "home"))
+        run, environment = ("run", "-a", "one", "Hello."), serving.shell.environment
+        alone = await asyncio.to_thread(list_imports, run, environment)
+        await asyncio.to_thread(serving.start)
+        for words in (run, ("runs", "list"), ("mcp", "list"), ("approvals", "list")):
+            modules = await asyncio.to_thread(list_imports, words, environment)
+            heavy = RUN_HEAVY if words == run else HEAVY
+            assert [name for name in modules if name.startswith(heavy)] == [], words
+        assert [name for name in alone if name.startswith(RUN_HEAVY)] == []
+        serving.stop()

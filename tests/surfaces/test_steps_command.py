@@ -1,6 +1,5 @@
 """`treadle runs steps`."""
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -41,26 +40,23 @@ def test_the_steps_of_a_run_are_printed_as_text_and_as_json(shell: Shell) -> Non
         assert whole["overhead_ms"] >= 0
 
 
-def test_a_summary_is_printed_separately_from_the_steps(
+async def test_a_summary_is_printed_separately_from_the_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     long = "words and more words that say nothing at all, " * 12
 
-    async def scenario() -> None:
-        summary = say("## Goal\nTo talk.", usage=Usage(300, 30))
-        async with opened(tmp_path, ScriptedModel(*[say(long)] * 4, summary)) as engine:
-            for number in range(4):
-                await engine.run(agent(), f"message {number}", session="ses_1")
-            result = await engine.run(agent(), "/compact", session="ses_1")
-        monkeypatch.setenv("TREADLE_DATABASE_URL", f"sqlite:///{tmp_path}/t.db")
-        assert await show_steps(result.run_id, json=False) == 0
-
-    asyncio.run(scenario())
+    summary = say("## Goal\nTo talk.", usage=Usage(300, 30))
+    async with opened(tmp_path, ScriptedModel(*[say(long)] * 4, summary)) as engine:
+        for number in range(4):
+            await engine.run(agent(), f"message {number}", session="ses_1")
+        result = await engine.run(agent(), "/compact", session="ses_1")
+    monkeypatch.setenv("TREADLE_DATABASE_URL", f"sqlite:///{tmp_path}/t.db")
+    assert await show_steps(result.run_id, json=False) == 0
     summed, used, _ = capsys.readouterr().out.splitlines()
     assert summed.startswith("summary  scripted/x  ")
     assert summed.endswith("300 in, 30 out")
     assert used.startswith("0 steps, 1 model call, 0 tool calls, 300 tokens in, 30 out")
 
 
-def test_a_missing_run_is_reported(shell: Shell) -> None:
-    assert "There is no run run_9" in asyncio.run(shell("runs", "steps", "run_9")).complaint
+async def test_a_missing_run_is_reported(shell: Shell) -> None:
+    assert "There is no run run_9" in (await shell("runs", "steps", "run_9")).complaint

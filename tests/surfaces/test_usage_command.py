@@ -1,6 +1,5 @@
 """`treadle usage`, and a run that reaches its budget."""
 
-import asyncio
 from datetime import UTC, datetime
 
 from tests.fake_endpoint import FakeEndpoint, says
@@ -51,17 +50,14 @@ def test_calls_without_a_price_are_reported(shell: Shell) -> None:
         assert "The cost of 1 call is unknown" in (await shell("usage")).err
 
 
-def test_an_invalid_day_or_key_is_reported_in_one_line(shell: Shell) -> None:
-    async def scenario() -> None:
-        wrong = await shell("usage", "--since", "yesterday")
-        assert (wrong.code, wrong.complaint) == (
-            2,
-            "--since is `yesterday`; accepted: a duration such as 2h or 7d, or a day.",
-        )
-        assert (await shell("usage", "--by", "mood")).code == 2
-        assert (await shell("usage")).err == "No usage yet.\n"
-
-    asyncio.run(scenario())
+async def test_an_invalid_day_or_key_is_reported_in_one_line(shell: Shell) -> None:
+    wrong = await shell("usage", "--since", "yesterday")
+    assert (wrong.code, wrong.complaint) == (
+        2,
+        "--since is `yesterday`; accepted: a duration such as 2h or 7d, or a day.",
+    )
+    assert (await shell("usage", "--by", "mood")).code == 2
+    assert (await shell("usage")).err == "No usage yet.\n"
 
 
 def test_a_run_at_its_ceiling_exits_with_3_and_says_what_to_do(shell: Shell) -> None:

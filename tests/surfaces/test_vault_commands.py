@@ -1,6 +1,5 @@
 """`treadle vault`: values can be set and are never printed, and errors are one line."""
 
-import asyncio
 import os
 import pty
 import subprocess
@@ -26,37 +25,37 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path / "home")
 
 
-def do(shell: Shell, *arguments: str, stdin: str = "") -> Done:
-    return asyncio.run(shell("vault", *arguments, stdin=stdin.encode()))
+async def do(shell: Shell, *arguments: str, stdin: str = "") -> Done:
+    return await shell("vault", *arguments, stdin=stdin.encode())
 
 
 def values(shell: Shell) -> dict[str, str]:
     return dict(VaultStore(shell.home, {}).read().values)
 
 
-def test_a_secret_is_stored_and_never_printed(shell: Shell) -> None:
-    done = do(shell, "set", "TOKEN", "--agent", "dev", "--tool", "bash", stdin=f"{CANARY}\n")
+async def test_a_secret_is_stored_and_never_printed(shell: Shell) -> None:
+    done = await do(shell, "set", "TOKEN", "--agent", "dev", "--tool", "bash", stdin=f"{CANARY}\n")
     assert (done.code, done.out) == (0, "")
     assert "Stored TOKEN" in done.err
     assert "granted to dev (bash)" in done.err
     assert values(shell) == {"TOKEN": CANARY}
-    listed = do(shell, "list")
+    listed = await do(shell, "list")
     assert listed.out.splitlines()[0].split() == ["SECRET", "CREATED", "CHANGED", "GRANTED", "TO"]
     assert listed.out.splitlines()[1].endswith("dev (bash)")
-    [row] = do(shell, "list", "--json").json
+    [row] = (await do(shell, "list", "--json")).json
     assert row["grants"] == [{"agent": "dev", "tool": "bash"}]
     assert CANARY not in done.err + listed.out + str(row)
 
 
-def test_a_new_secret_is_granted_to_no_agent(shell: Shell) -> None:
-    done = do(shell, "set", "TOKEN", stdin=CANARY)
+async def test_a_new_secret_is_granted_to_no_agent(shell: Shell) -> None:
+    done = await do(shell, "set", "TOKEN", stdin=CANARY)
     assert "granted to no agent" in done.err
     assert "treadle vault grant TOKEN --agent AGENT" in done.err
-    assert do(shell, "list").out.splitlines()[1].endswith("no agent")
+    assert (await do(shell, "list")).out.splitlines()[1].endswith("no agent")
 
 
-def test_a_value_on_the_command_line_is_refused_with_the_reason(shell: Shell) -> None:
-    done = do(shell, "set", "TOKEN", CANARY)
+async def test_a_value_on_the_command_line_is_refused_with_the_reason(shell: Shell) -> None:
+    done = await do(shell, "set", "TOKEN", CANARY)
     assert done.code == 2
     assert "not accepted on the command line: other users and the shell history would see it" in done.complaint
     assert CANARY not in done.err
@@ -72,8 +71,8 @@ def test_a_value_on_the_command_line_is_refused_with_the_reason(shell: Shell) ->
         ("a key in\nseveral lines\n", "a key in\nseveral lines\n"),
     ],
 )
-def test_a_piped_value_loses_its_final_line_break(shell: Shell, stdin: str, kept: str) -> None:
-    assert do(shell, "set", "KEY", stdin=stdin).code == 0
+async def test_a_piped_value_loses_its_final_line_break(shell: Shell, stdin: str, kept: str) -> None:
+    assert (await do(shell, "set", "KEY", stdin=stdin)).code == 0
     assert values(shell) == {"KEY": kept}
 
 
@@ -92,51 +91,53 @@ def test_a_piped_value_loses_its_final_line_break(shell: Shell, stdin: str, kept
         (("rotate",), b"", "There is no vault yet"),
     ],
 )
-def test_an_error_is_reported_in_one_line(
+async def test_an_error_is_reported_in_one_line(
     shell: Shell, arguments: tuple[str, ...], stdin: bytes, words: str
 ) -> None:
-    done = asyncio.run(shell("vault", *arguments, stdin=stdin))
+    done = await shell("vault", *arguments, stdin=stdin)
     assert done.code == 2
     assert words in done.complaint
 
 
-def test_an_empty_vault_is_reported(shell: Shell) -> None:
-    done = do(shell, "list")
+async def test_an_empty_vault_is_reported(shell: Shell) -> None:
+    done = await do(shell, "list")
     assert (done.code, done.out) == (0, "")
     assert "No secrets yet" in done.err
     assert not shell.home.exists()
 
 
-def test_secrets_are_granted_and_revoked(shell: Shell) -> None:
-    do(shell, "set", "TOKEN", stdin=CANARY)
-    done = do(shell, "grant", "TOKEN", "--agent", "a", "--agent", "b", "--tool", "bash", "--json")
+async def test_secrets_are_granted_and_revoked(shell: Shell) -> None:
+    await do(shell, "set", "TOKEN", stdin=CANARY)
+    done = await do(shell, "grant", "TOKEN", "--agent", "a", "--agent", "b", "--tool", "bash", "--json")
     assert done.json[0]["grants"] == [{"agent": "a", "tool": "bash"}, {"agent": "b", "tool": "bash"}]
-    typo = do(shell, "grant", "TOKEN", "--agent", "defualt", "--tool", "read_file")
+    typo = await do(shell, "grant", "TOKEN", "--agent", "defualt", "--tool", "read_file")
     assert "This home has no agent `defualt`. Did you mean `default`? Nothing was granted." in typo.complaint
-    unknown = do(shell, "grant", "TOKEN", "--agent", "zoo*", "--tool", "read_fil")
+    unknown = await do(shell, "grant", "TOKEN", "--agent", "zoo*", "--tool", "read_fil")
     assert "This home has no agent `zoo*`: the grant takes effect when there is one." in unknown.err
     assert "no tool is called `read_fil`. Did you mean `read_file`?" in unknown.err
-    assert do(shell, "revoke", "TOKEN", "--agent", "zoo*").code == 0
-    assert "granted to a (bash)" in do(shell, "revoke", "TOKEN", "--agent", "b").err
-    assert "no such grant: it is granted to a (bash)" in do(shell, "revoke", "TOKEN", "--agent", "b").complaint
-    assert do(shell, "remove", "TOKEN").code == 0
-    assert do(shell, "list", "--json").json == []
+    assert (await do(shell, "revoke", "TOKEN", "--agent", "zoo*")).code == 0
+    assert "granted to a (bash)" in (await do(shell, "revoke", "TOKEN", "--agent", "b")).err
+    assert (
+        "no such grant: it is granted to a (bash)" in (await do(shell, "revoke", "TOKEN", "--agent", "b")).complaint
+    )
+    assert (await do(shell, "remove", "TOKEN")).code == 0
+    assert (await do(shell, "list", "--json")).json == []
 
 
-def test_rotation_changes_the_key_and_a_wrong_key_is_reported(shell: Shell) -> None:
-    do(shell, "set", "TOKEN", stdin=CANARY)
-    assert "Encrypted 1 secret with a new key" in do(shell, "rotate").err
+async def test_rotation_changes_the_key_and_a_wrong_key_is_reported(shell: Shell) -> None:
+    await do(shell, "set", "TOKEN", stdin=CANARY)
+    assert "Encrypted 1 secret with a new key" in (await do(shell, "rotate")).err
     assert values(shell) == {"TOKEN": CANARY}
     (shell.home / "vault.key").chmod(0o644)
-    wide = do(shell, "rotate")
+    wide = await do(shell, "rotate")
     assert wide.code == 1
     assert "chmod 600" in wide.complaint
     shell.environment["TREADLE_VAULT_KEY"] = "ab" * 32
-    assert "holds another key" in do(shell, "rotate").complaint
+    assert "holds another key" in (await do(shell, "rotate")).complaint
 
 
-def test_short_values_can_be_forced(shell: Shell) -> None:
-    assert do(shell, "set", "PIN", "--force", stdin="1234").code == 0
+async def test_short_values_can_be_forced(shell: Shell) -> None:
+    assert (await do(shell, "set", "PIN", "--force", stdin="1234")).code == 0
     assert values(shell) == {"PIN": "1234"}
 
 

@@ -1,6 +1,5 @@
 """Commands for waiting runs: what they wait for, and how to answer."""
 
-import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -199,9 +198,9 @@ def test_a_new_session_is_reported(shell: Shell) -> None:
         assert await shell("run", "--session", "anna", "Who am I?") == (0, "Anna.\n", "")
 
 
-def test_the_agent_that_treadle_makes_can_be_shown(shell: Shell) -> None:
+async def test_the_agent_that_treadle_makes_can_be_shown(shell: Shell) -> None:
     shell.configure_careful()
-    shown = asyncio.run(shell("agents", "show", "default"))
+    shown = await shell("agents", "show", "default")
     assert shown.code == 0
     assert "  - tool: read_file\n    do: auto\n" in shown.out
 

@@ -75,79 +75,64 @@ def make_committed(*events: EventData) -> list[Draft]:
     return make_drafts(ids, 2.0, events)
 
 
-def test_earlier_events_of_a_run_are_read_before_new_ones() -> None:
-    async def scenario() -> None:
-        notebook, kept = Notebook(), PagedJournal(QUEUED, StepStart(1), ResumeRequested(), StepStart(2), END)
-        watch = Watch([notebook], kept.read)
-        watch(ORIGIN, 4, make_committed(StepStart(2)))
-        await asyncio.sleep(0)
-        watch(ORIGIN, 5, make_committed(END))
-        assert notebook.lines == []
-        kept.open.set()
-        await watch.close()
-        assert notebook.lines == [
-            "(1 run_queued)", "(2 step_start)", "(3 resume_requested)", "4 step_start", "5 run_end"
-        ]  # fmt: skip
-        assert kept.reads == 2, "no more than is needed, and once"
-
-    asyncio.run(scenario())
+async def test_earlier_events_of_a_run_are_read_before_new_ones() -> None:
+    notebook, kept = Notebook(), PagedJournal(QUEUED, StepStart(1), ResumeRequested(), StepStart(2), END)
+    watch = Watch([notebook], kept.read)
+    watch(ORIGIN, 4, make_committed(StepStart(2)))
+    await asyncio.sleep(0)
+    watch(ORIGIN, 5, make_committed(END))
+    assert notebook.lines == []
+    kept.open.set()
+    await watch.close()
+    assert notebook.lines == [
+        "(1 run_queued)", "(2 step_start)", "(3 resume_requested)", "4 step_start", "5 run_end"
+    ]  # fmt: skip
+    assert kept.reads == 2, "no more than is needed, and once"
 
 
-def test_a_run_that_is_resumed_here_is_not_read_again() -> None:
-    async def scenario() -> None:
-        notebook, kept = Notebook(), PagedJournal(QUEUED, StepStart(1))
-        watch = Watch([notebook], kept.read)
-        watch.take(kept.events)
-        watch.take(kept.events)
-        watch(ORIGIN, 3, make_committed(END))
-        await watch.close()
-        assert notebook.lines == ["(1 run_queued)", "(2 step_start)", "3 run_end"]
-        assert kept.reads == 0
-
-    asyncio.run(scenario())
+async def test_a_run_that_is_resumed_here_is_not_read_again() -> None:
+    notebook, kept = Notebook(), PagedJournal(QUEUED, StepStart(1))
+    watch = Watch([notebook], kept.read)
+    watch.take(kept.events)
+    watch.take(kept.events)
+    watch(ORIGIN, 3, make_committed(END))
+    await watch.close()
+    assert notebook.lines == ["(1 run_queued)", "(2 step_start)", "3 run_end"]
+    assert kept.reads == 0
 
 
-def test_a_run_that_is_being_read_is_reported_once() -> None:
-    async def scenario() -> None:
-        notebook, kept = Notebook(), PagedJournal(QUEUED, StepStart(1), ResumeRequested())
-        watch = Watch([notebook], kept.read)
-        watch(ORIGIN, 3, make_committed(ResumeRequested()))
-        watch.take(kept.events)
-        kept.open.set()
-        await watch.close()
-        assert notebook.lines == ["(1 run_queued)", "(2 step_start)", "3 resume_requested"]
-
-    asyncio.run(scenario())
+async def test_a_run_that_is_being_read_is_reported_once() -> None:
+    notebook, kept = Notebook(), PagedJournal(QUEUED, StepStart(1), ResumeRequested())
+    watch = Watch([notebook], kept.read)
+    watch(ORIGIN, 3, make_committed(ResumeRequested()))
+    watch.take(kept.events)
+    kept.open.set()
+    await watch.close()
+    assert notebook.lines == ["(1 run_queued)", "(2 step_start)", "3 resume_requested"]
 
 
-def test_the_journal_of_a_run_that_starts_here_is_not_read() -> None:
-    async def scenario() -> None:
-        notebook, kept = Notebook(), PagedJournal()
-        watch = Watch([notebook], kept.read)
-        watch(ORIGIN, 1, make_committed(QUEUED))
-        watch(ORIGIN, 2, make_committed(StepStart(1), END))
-        assert notebook.lines == ["1 run_queued", "2 step_start", "3 run_end"]
-        assert kept.reads == 0
-
-    asyncio.run(scenario())
+async def test_the_journal_of_a_run_that_starts_here_is_not_read() -> None:
+    notebook, kept = Notebook(), PagedJournal()
+    watch = Watch([notebook], kept.read)
+    watch(ORIGIN, 1, make_committed(QUEUED))
+    watch(ORIGIN, 2, make_committed(StepStart(1), END))
+    assert notebook.lines == ["1 run_queued", "2 step_start", "3 run_end"]
+    assert kept.reads == 0
 
 
-def test_a_run_of_another_process_is_forgotten_until_it_returns() -> None:
-    async def scenario() -> None:
-        notebook, kept = Notebook(), PagedJournal(QUEUED, StepStart(1), StepStart(2), END)
-        kept.open.set()
-        watch = Watch([notebook], kept.read)
-        watch(ORIGIN, 1, make_committed(QUEUED))
-        watch.forget(ORIGIN.run_id)
-        watch.forget(ORIGIN.run_id)
-        watch(ORIGIN, 3, make_committed(StepStart(2)))
-        watch.forget(ORIGIN.run_id)  # while its beginning is being read
-        await watch.close()
-        left = "run_1 is left to others"
-        back = ["(1 run_queued)", "(2 step_start)", "3 step_start"]
-        assert notebook.lines == ["1 run_queued", left, *back, left]
-
-    asyncio.run(scenario())
+async def test_a_run_of_another_process_is_forgotten_until_it_returns() -> None:
+    notebook, kept = Notebook(), PagedJournal(QUEUED, StepStart(1), StepStart(2), END)
+    kept.open.set()
+    watch = Watch([notebook], kept.read)
+    watch(ORIGIN, 1, make_committed(QUEUED))
+    watch.forget(ORIGIN.run_id)
+    watch.forget(ORIGIN.run_id)
+    watch(ORIGIN, 3, make_committed(StepStart(2)))
+    watch.forget(ORIGIN.run_id)  # while its beginning is being read
+    await watch.close()
+    left = "run_1 is left to others"
+    back = ["(1 run_queued)", "(2 step_start)", "3 step_start"]
+    assert notebook.lines == ["1 run_queued", left, *back, left]
 
 
 def test_a_failing_watcher_does_not_affect_the_others(caplog: pytest.LogCaptureFixture) -> None:
@@ -158,7 +143,7 @@ def test_a_failing_watcher_does_not_affect_the_others(caplog: pytest.LogCaptureF
     assert "BrokenWatcher failed on events of run_1" in caplog.text
 
 
-def test_an_unreadable_journal_is_reported_and_new_events_are_shown(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unreadable_journal_is_reported_and_new_events_are_shown(caplog: pytest.LogCaptureFixture) -> None:
     async def unreadable(run_id: RunId, after: int) -> Sequence[Event]:
         raise OSError("the disk is gone")
 
@@ -170,5 +155,5 @@ def test_an_unreadable_journal_is_reported_and_new_events_are_shown(caplog: pyte
         assert notebook.lines == ["4 run_end"]
 
     with caplog.at_level(logging.ERROR):
-        asyncio.run(scenario())
+        await scenario()
     assert "the beginning of run_1 could not be read" in caplog.text

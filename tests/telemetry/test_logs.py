@@ -1,6 +1,5 @@
 """Log lines: one per record, without secrets, and with the ID of their run."""
 
-import asyncio
 import json
 import logging
 import stat
@@ -149,7 +148,9 @@ def restore_loggers() -> Generator[None, None, None]:
     assert (root.handlers, ours.level) == before
 
 
-def test_the_start_and_end_of_runs_are_logged_with_their_owners(tmp_path: Path, restore_loggers: None) -> None:
+async def test_the_start_and_end_of_runs_are_logged_with_their_owners(
+    tmp_path: Path, restore_loggers: None
+) -> None:
     @treadle.tool
     async def grumble() -> str:
         """Log something."""
@@ -162,11 +163,8 @@ def test_the_start_and_end_of_runs_are_logged_with_their_owners(tmp_path: Path, 
         say("done"),
     )
 
-    async def scenario() -> treadle.Result:
-        async with watched(tmp_path, model, Telemetry(log_file=True)) as engine:
-            return await engine.run(agent(tools=[grumble, look]), "go")
-
-    result = asyncio.run(scenario())
+    async with watched(tmp_path, model, Telemetry(log_file=True)) as engine:
+        result = await engine.run(agent(tools=[grumble, look]), "go")
     lines = [json.loads(line) for line in (tmp_path / "home" / "logs" / "treadle.log").read_text().splitlines()]
     about = {"run_id": result.run_id, "session_id": result.session_id, "agent": "hero"}
     assert [{name: said[name] for name in about} for said in lines] == [about] * len(lines)
@@ -180,20 +178,19 @@ def test_the_start_and_end_of_runs_are_logged_with_their_owners(tmp_path: Path, 
     assert lines[-1]["message"].startswith(f"{run} ended: completed, 2 steps, ")
 
 
-def test_standard_error_is_json_on_request(
+async def test_standard_error_is_json_on_request(
     tmp_path: Path, restore_loggers: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def scenario() -> None:
-        async with watched(tmp_path, ScriptedModel(say("done")), Telemetry(log_json=True)) as engine:
-            await engine.run(agent(), "go")
-
-    asyncio.run(scenario())
+    async with watched(tmp_path, ScriptedModel(say("done")), Telemetry(log_json=True)) as engine:
+        await engine.run(agent(), "go")
     [said] = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert " of hero ended: completed, 1 step, " in said["message"]
     assert not (tmp_path / "home" / "logs").exists()
 
 
-def test_a_log_that_cannot_be_written_is_reported_before_the_start(tmp_path: Path, restore_loggers: None) -> None:
+async def test_a_log_that_cannot_be_written_is_reported_before_the_start(
+    tmp_path: Path, restore_loggers: None
+) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "logs").write_text("in the way")
 
@@ -202,10 +199,10 @@ def test_a_log_that_cannot_be_written_is_reported_before_the_start(tmp_path: Pat
             pass
 
     with pytest.raises(ConfigError, match=r"logs/treadle.log: the log cannot be written"):
-        asyncio.run(scenario())
+        await scenario()
 
 
-def test_a_secret_that_a_tool_logs_is_redacted(tmp_path: Path, restore_loggers: None) -> None:
+async def test_a_secret_that_a_tool_logs_is_redacted(tmp_path: Path, restore_loggers: None) -> None:
     with closing(VaultStore(tmp_path / "home", {})) as vault:
         vault.put("TOKEN", SECRET, (SecretGrant("hero"),))
 
@@ -220,11 +217,8 @@ def test_a_secret_that_a_tool_logs_is_redacted(tmp_path: Path, restore_loggers: 
 
     model = ScriptedModel(ask(call("careless", text="{{vault:TOKEN}}")), say("done"))
 
-    async def scenario() -> None:
-        async with watched(tmp_path, model, Telemetry(log_file=True)) as engine:
-            await engine.run(agent(tools=[careless]), "go")
-
-    asyncio.run(scenario())
+    async with watched(tmp_path, model, Telemetry(log_file=True)) as engine:
+        await engine.run(agent(tools=[careless]), "go")
     written = (tmp_path / "home" / "logs" / "treadle.log").read_text()
     assert SECRET not in written
     assert SECRET.encode().hex() not in written

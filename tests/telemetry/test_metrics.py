@@ -1,6 +1,5 @@
 """The metrics of whole runs."""
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,109 +26,97 @@ from treadle.testing.time import FakeClock
 MODEL = {"provider": "scripted", "model": "x"}
 
 
-def test_a_run_is_counted_with_all_that_it_used(tmp_path: Path) -> None:
+async def test_a_run_is_counted_with_all_that_it_used(tmp_path: Path) -> None:
     model = ScriptedModel(
         ask(call("look", "c1", place="x"), call("look", "c2", place="nowhere"), usage=Usage(100, 10, 40, 5)),
         ScriptedFailure("overloaded", "busy", True, retry_after=0.0, usage=Usage(7, 1)),
         say("done", usage=Usage(200, 20)),
     )
 
-    async def scenario() -> None:
-        async with watched(tmp_path, model) as engine:
-            result = await engine.run(agent(tools=[look]), "go")
-            seen = numbers(engine)
-        used = result.metrics
-        assert value(seen, "treadle_runs_total", agent="hero", outcome="completed") == 1
-        assert value(seen, "treadle_run_duration_seconds_count", agent="hero") == 1
-        assert value(seen, "treadle_run_duration_seconds_sum", agent="hero") == used.duration_ms / 1000
-        assert value(seen, "treadle_step_duration_seconds_count") == used.steps == 2
-        for kind, amount in (
-            ("input", used.input_tokens),
-            ("output", used.output_tokens),
-            ("cache_read", used.cache_read_tokens),
-            ("cache_write", used.cache_write_tokens),
-        ):
-            assert value(seen, "treadle_tokens_total", kind=kind, **MODEL) == amount > 0
-        assert value(seen, "treadle_model_calls_unpriced_total", **MODEL) == used.unpriced_calls == 3
-        for result_, times in (("tool_use", 1), ("overloaded", 1), ("end_turn", 1)):
-            assert value(seen, "treadle_model_calls_total", result=result_, **MODEL) == times
-        assert value(seen, "treadle_model_call_duration_seconds_count", **MODEL) == used.model_calls == 3
-        assert value(seen, "treadle_model_retries_total", **MODEL) == 1
-        assert value(seen, "treadle_tool_calls_started_total", tool="look") == used.actions == 2
-        assert value(seen, "treadle_tool_calls_total", tool="look", result="ok") == 1
-        assert value(seen, "treadle_tool_calls_total", tool="look", result="failed") == 1
-        assert value(seen, "treadle_guard_armed_total", guard="loop") == 1
-        assert value(seen, "treadle_guard_armed_total", guard="deadline") == 0
-        assert value(seen, "treadle_events_total", type="run_end") == 1
-        assert value(seen, "treadle_breaker_state", **MODEL) == 0
-        assert value(seen, "process_resident_memory_bytes") > 1_000_000
-        assert value(seen, "process_open_fds") > 2
-
-    asyncio.run(scenario())
+    async with watched(tmp_path, model) as engine:
+        result = await engine.run(agent(tools=[look]), "go")
+        seen = numbers(engine)
+    used = result.metrics
+    assert value(seen, "treadle_runs_total", agent="hero", outcome="completed") == 1
+    assert value(seen, "treadle_run_duration_seconds_count", agent="hero") == 1
+    assert value(seen, "treadle_run_duration_seconds_sum", agent="hero") == used.duration_ms / 1000
+    assert value(seen, "treadle_step_duration_seconds_count") == used.steps == 2
+    for kind, amount in (
+        ("input", used.input_tokens),
+        ("output", used.output_tokens),
+        ("cache_read", used.cache_read_tokens),
+        ("cache_write", used.cache_write_tokens),
+    ):
+        assert value(seen, "treadle_tokens_total", kind=kind, **MODEL) == amount > 0
+    assert value(seen, "treadle_model_calls_unpriced_total", **MODEL) == used.unpriced_calls == 3
+    for result_, times in (("tool_use", 1), ("overloaded", 1), ("end_turn", 1)):
+        assert value(seen, "treadle_model_calls_total", result=result_, **MODEL) == times
+    assert value(seen, "treadle_model_call_duration_seconds_count", **MODEL) == used.model_calls == 3
+    assert value(seen, "treadle_model_retries_total", **MODEL) == 1
+    assert value(seen, "treadle_tool_calls_started_total", tool="look") == used.actions == 2
+    assert value(seen, "treadle_tool_calls_total", tool="look", result="ok") == 1
+    assert value(seen, "treadle_tool_calls_total", tool="look", result="failed") == 1
+    assert value(seen, "treadle_guard_armed_total", guard="loop") == 1
+    assert value(seen, "treadle_guard_armed_total", guard="deadline") == 0
+    assert value(seen, "treadle_events_total", type="run_end") == 1
+    assert value(seen, "treadle_breaker_state", **MODEL) == 0
+    assert value(seen, "process_resident_memory_bytes") > 1_000_000
+    assert value(seen, "process_open_fds") > 2
 
 
-def test_the_events_that_are_counted_are_those_of_the_journal(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with watched(tmp_path, ScriptedModel(ask(call("look", place="x")), say("done"))) as engine:
-            result = await engine.run(agent(tools=[look]), "go")
-            kept = [event.type async for event in engine.events(result.run_id) if event.durable]
-            seen = numbers(engine)
-        counted = {
-            dict(labels)["type"]: count for (name, labels), count in seen.items() if name == "treadle_events_total"
-        }
-        assert counted == {kind: kept.count(kind) for kind in kept}
-
-    asyncio.run(scenario())
+async def test_the_events_that_are_counted_are_those_of_the_journal(tmp_path: Path) -> None:
+    async with watched(tmp_path, ScriptedModel(ask(call("look", place="x")), say("done"))) as engine:
+        result = await engine.run(agent(tools=[look]), "go")
+        kept = [event.type async for event in engine.events(result.run_id) if event.durable]
+        seen = numbers(engine)
+    counted = {
+        dict(labels)["type"]: count for (name, labels), count in seen.items() if name == "treadle_events_total"
+    }
+    assert counted == {kind: kept.count(kind) for kind in kept}
 
 
 def statuses(samples: Samples) -> tuple[float, ...]:
     return tuple(value(samples, "treadle_runs", status=status) for status in ("pending", "running", "waiting"))
 
 
-def test_a_run_keeps_its_state_and_agent_in_the_metrics_after_a_restart(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        gate = Gate()
+async def test_a_run_keeps_its_state_and_agent_in_the_metrics_after_a_restart(tmp_path: Path) -> None:
+    gate = Gate()
 
-        @treadle.tool(repeatable=True)
-        async def wait() -> str:
-            if not gate.open.is_set():
-                await gate.pass_through()
-            return "waited"
+    @treadle.tool(repeatable=True)
+    async def wait() -> str:
+        if not gate.open.is_set():
+            await gate.pass_through()
+        return "waited"
 
-        async with watched(tmp_path, ScriptedModel(ask(call("wait", "c1")))) as engine:
-            run_id = await engine.submit(agent(tools=[wait]), "go", session="s")
-            await gate.reached.wait()
-            later = await engine.submit(agent(), "and then", session="s")
-            assert statuses(numbers(engine)) == (1, 1, 0)
-            await engine.interrupt(run_id)
-            await until(engine, run_id, "run_waiting")
-            assert statuses(numbers(engine)) == (1, 0, 1)
-        gate.open.set()
-        async with watched(tmp_path, ScriptedModel(say("done"), say("then"))) as engine:
-            engine.add_tools(wait)
-            assert statuses(numbers(engine)) == (1, 0, 1)
-            await engine.resume(run_id)
-            await engine.wait(later)
-            seen = numbers(engine)
-            assert statuses(seen) == (0, 0, 0)
-            assert value(seen, "treadle_runs_total", agent="hero", outcome="completed") == 2
-            assert ("treadle_runs_queued_total", frozenset({("agent", "hero")})) not in seen, "that was before"
-
-    asyncio.run(scenario())
+    async with watched(tmp_path, ScriptedModel(ask(call("wait", "c1")))) as engine:
+        run_id = await engine.submit(agent(tools=[wait]), "go", session="s")
+        await gate.reached.wait()
+        later = await engine.submit(agent(), "and then", session="s")
+        assert statuses(numbers(engine)) == (1, 1, 0)
+        await engine.interrupt(run_id)
+        await until(engine, run_id, "run_waiting")
+        assert statuses(numbers(engine)) == (1, 0, 1)
+    gate.open.set()
+    async with watched(tmp_path, ScriptedModel(say("done"), say("then"))) as engine:
+        engine.add_tools(wait)
+        assert statuses(numbers(engine)) == (1, 0, 1)
+        await engine.resume(run_id)
+        await engine.wait(later)
+        seen = numbers(engine)
+        assert statuses(seen) == (0, 0, 0)
+        assert value(seen, "treadle_runs_total", agent="hero", outcome="completed") == 2
+        assert ("treadle_runs_queued_total", frozenset({("agent", "hero")})) not in seen, "that was before"
 
 
-def test_a_reply_to_a_request_of_a_dead_process_is_counted_with_its_model(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with watched(tmp_path, ScriptedModel(Silence("half"))) as engine:
-            run_id = await engine.submit(agent(), "go")
-            await until(engine, run_id, "token")
-        async with watched(tmp_path, ScriptedModel(say("whole"))) as engine:
-            await engine.wait(run_id)
-            seen = numbers(engine)
-        assert value(seen, "treadle_model_calls_total", result="end_turn", **MODEL) == 1
-        assert value(seen, "treadle_model_calls_repeated_total", **MODEL) == 1
-
-    asyncio.run(scenario())
+async def test_a_reply_to_a_request_of_a_dead_process_is_counted_with_its_model(tmp_path: Path) -> None:
+    async with watched(tmp_path, ScriptedModel(Silence("half"))) as engine:
+        run_id = await engine.submit(agent(), "go")
+        await until(engine, run_id, "token")
+    async with watched(tmp_path, ScriptedModel(say("whole"))) as engine:
+        await engine.wait(run_id)
+        seen = numbers(engine)
+    assert value(seen, "treadle_model_calls_total", result="end_turn", **MODEL) == 1
+    assert value(seen, "treadle_model_calls_repeated_total", **MODEL) == 1
 
 
 def test_nothing_is_counted_without_metrics(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Spans that are built from events: correct after a crash, and found by the ID of the run."""
 
-import asyncio
 import socket
 import sys
 from collections.abc import Sequence
@@ -72,13 +71,10 @@ class TraceRecorder:
         return {span.name: span for span in finished}
 
 
-def run_and_read(tmp_path: Path, model: ScriptedModel, **fields: Any) -> list[Event]:
-    async def scenario() -> list[Event]:
-        async with watched(tmp_path, model) as engine:
-            result = await engine.run(agent(**{"tools": [look], **fields}), "what is in the hall?")
-            return await journal(engine, result.run_id)
-
-    return asyncio.run(scenario())
+async def run_and_read(tmp_path: Path, model: ScriptedModel, **fields: Any) -> list[Event]:
+    async with watched(tmp_path, model) as engine:
+        result = await engine.run(agent(**{"tools": [look], **fields}), "what is in the hall?")
+        return await journal(engine, result.run_id)
 
 
 def attributes(span: ReadableSpan) -> dict[str, Any]:
@@ -93,8 +89,8 @@ def script() -> ScriptedModel:
     )
 
 
-def test_a_run_its_model_calls_and_its_tool_calls_are_spans(tmp_path: Path) -> None:
-    events = run_and_read(tmp_path, script())
+async def test_a_run_its_model_calls_and_its_tool_calls_are_spans(tmp_path: Path) -> None:
+    events = await run_and_read(tmp_path, script())
     origin, seen = events[0].origin, TraceRecorder().tell(events)
     exported = seen._exporter.get_finished_spans()  # pyright: ignore[reportPrivateUsage] -- its own
     assert [span.name for span in exported] == ["chat x", "execute_tool look", "chat x", "invoke_agent hero"]
@@ -141,8 +137,10 @@ def test_a_run_its_model_calls_and_its_tool_calls_are_spans(tmp_path: Path) -> N
     assert span_names.INPUT_TOKENS not in attributes(whole), "or a backend that adds them up counts them twice"
 
 
-def test_spans_start_and_end_at_the_times_of_their_events(tmp_path: Path) -> None:
-    events = run_and_read(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
+async def test_spans_start_and_end_at_the_times_of_their_events(tmp_path: Path) -> None:
+    events = await run_and_read(
+        tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1}
+    )
     spans = TraceRecorder().tell(events).spans
     at = {event.type: round(event.timestamp * 1e9) for event in events}
     for name, begin, end in (
@@ -156,8 +154,10 @@ def test_spans_start_and_end_at_the_times_of_their_events(tmp_path: Path) -> Non
     assert whole.status.description == "max_steps"
 
 
-def test_contents_are_left_out_unless_enabled(tmp_path: Path) -> None:
-    events = run_and_read(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
+async def test_contents_are_left_out_unless_enabled(tmp_path: Path) -> None:
+    events = await run_and_read(
+        tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1}
+    )
     shown = {name: repr(attributes(span)) for name, span in TraceRecorder().tell(events).spans.items()}
     assert not any("hall" in text for text in shown.values())
     spans = TraceRecorder(contents=True).tell(events).spans
@@ -175,8 +175,10 @@ def test_contents_are_left_out_unless_enabled(tmp_path: Path) -> None:
     )
 
 
-def test_text_that_was_sent_is_not_repeated_and_open_items_are_complete(tmp_path: Path) -> None:
-    events = run_and_read(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
+async def test_text_that_was_sent_is_not_repeated_and_open_items_are_complete(tmp_path: Path) -> None:
+    events = await run_and_read(
+        tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1}
+    )
     whole = TraceRecorder().tell(events).spans
     for cut in range(len(events)):
         seen = TraceRecorder()
@@ -188,7 +190,7 @@ def test_text_that_was_sent_is_not_repeated_and_open_items_are_complete(tmp_path
             assert span.to_json() == whole[name].to_json(), f"{name}, when cut before {events[cut].type}"
 
 
-def test_a_run_tree_is_one_trace_with_child_runs_below_their_calls(tmp_path: Path) -> None:
+async def test_a_run_tree_is_one_trace_with_child_runs_below_their_calls(tmp_path: Path) -> None:
     def policy(request: ModelRequest) -> ScriptStep:
         said = request.conversation.messages[0].text
         if said.startswith("<task>"):
@@ -206,7 +208,7 @@ def test_a_run_tree_is_one_trace_with_child_runs_below_their_calls(tmp_path: Pat
                 found += [record.origin.run_id for record in below]
             return [await journal(engine, run_id) for run_id in found]
 
-    seen, families = TraceRecorder(), asyncio.run(scenario())
+    seen, families = TraceRecorder(), await scenario()
     for events in reversed(families):  # each process tells what it has seen, in whatever order
         seen.tell(events)
     root = families[0][0].run_id
@@ -235,8 +237,10 @@ def _path(span: ReadableSpan, contexts: dict[int, ReadableSpan]) -> tuple[str, .
     return (*_path(above, contexts), above.name)
 
 
-def test_a_trace_is_sampled_completely_or_not_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    events = run_and_read(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
+async def test_a_trace_is_sampled_completely_or_not_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    events = await run_and_read(
+        tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1}
+    )
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
     sizes: list[int] = []
@@ -256,7 +260,7 @@ def test_a_trace_is_sampled_completely_or_not_at_all(monkeypatch: pytest.MonkeyP
 # ── Over the wire ──
 
 
-def test_spans_reach_a_collector_after_the_previous_process_died(
+async def test_spans_reach_a_collector_after_the_previous_process_died(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> tuple[str, float]:
@@ -271,7 +275,7 @@ def test_spans_reach_a_collector_after_the_previous_process_died(
     with collecting() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
         monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test")
-        run_id, requested = asyncio.run(scenario())
+        run_id, requested = await scenario()
         chat, whole = collector.spans
         assert collector.paths == ["/v1/traces"]
     assert (chat.name, whole.name) == ("chat x", "invoke_agent hero")
@@ -283,7 +287,7 @@ def test_spans_reach_a_collector_after_the_previous_process_died(
     assert collector.resource["deployment.environment"] == "test"
 
 
-def test_a_collector_that_never_answers_does_not_delay_the_run(
+async def test_a_collector_that_never_answers_does_not_delay_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("treadle.telemetry.traces.Traces.close.__defaults__", (0.2,))
@@ -295,7 +299,7 @@ def test_a_collector_that_never_answers_does_not_delay_the_run(
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{listener.getsockname()[1]}")
-        assert asyncio.run(scenario()).text == "done"
+        assert (await scenario()).text == "done"
     assert "did not respond within 0.2 s; the last spans are lost" in caplog.text
 
 
@@ -317,7 +321,9 @@ def test_traces_are_on_if_the_standard_variables_name_a_collector() -> None:
         wanted(OTEL_EXPORTER_OTLP_ENDPOINT="http://x:4317", OTEL_EXPORTER_OTLP_PROTOCOL="grpc")
 
 
-def test_a_missing_sdk_is_reported_with_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_sdk_is_reported_with_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delitem(sys.modules, "treadle.telemetry.traces")
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
 
@@ -326,7 +332,7 @@ def test_a_missing_sdk_is_reported_with_how_to_install_it(tmp_path: Path, monkey
             pass
 
     with pytest.raises(UsageError, match=r"is not installed. Install it with pip install 'treadle\[telemetry\]'"):
-        asyncio.run(scenario())
+        await scenario()
 
 
 def test_attribute_names_follow_the_semantic_conventions() -> None:
@@ -351,9 +357,9 @@ def test_the_sdk_is_imported_only_if_traces_are_on() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_the_span_of_a_delegated_call_lasts_as_long_as_its_child_run(tmp_path: Path) -> None:
+async def test_the_span_of_a_delegated_call_lasts_as_long_as_its_child_run(tmp_path: Path) -> None:
     """The evaluation of the run is not one of its calls."""
-    events = run_and_read(
+    events = await run_and_read(
         tmp_path,
         ScriptedModel(
             ask(call("agent_spawn", "c1", message="part")),

@@ -35,13 +35,13 @@ def named(checks: Iterable[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("check", named(STORE_CHECKS))
-def test_sqlite_on_a_file_keeps_the_contract_of_stores(check: StoreCheck, tmp_path: Path) -> None:
-    asyncio.run(_bounded(check, OnFile(tmp_path)))
+async def test_sqlite_on_a_file_keeps_the_contract_of_stores(check: StoreCheck, tmp_path: Path) -> None:
+    await _bounded(check, OnFile(tmp_path))
 
 
 @pytest.mark.parametrize("check", named(STORE_CHECKS))
-def test_sqlite_in_memory_keeps_the_contract_of_stores(check: StoreCheck) -> None:
-    asyncio.run(_bounded(check, InMemory()))
+async def test_sqlite_in_memory_keeps_the_contract_of_stores(check: StoreCheck) -> None:
+    await _bounded(check, InMemory())
 
 
 async def _bounded(check: StoreCheck, harness: OnFile | InMemory) -> None:
@@ -51,8 +51,8 @@ async def _bounded(check: StoreCheck, harness: OnFile | InMemory) -> None:
 
 @pytest.mark.parametrize("harness", [Scripted(), Function(), OverHttp()], ids=lambda it: type(it).__name__)
 @pytest.mark.parametrize("check", named(model.CHECKS))
-def test_each_model_keeps_the_contract_of_models(check: ModelCheck, harness: ModelHarness) -> None:
-    asyncio.run(_check(check, harness))
+async def test_each_model_keeps_the_contract_of_models(check: ModelCheck, harness: ModelHarness) -> None:
+    await _check(check, harness)
 
 
 async def _check(check: ModelCheck, harness: ModelHarness) -> None:

@@ -27,12 +27,9 @@ KEPT_CHECKS = tuple(check for part in PARTS for check in part.CHECKS)
 
 
 @pytest.mark.parametrize("check", named(KEPT_CHECKS))
-def test_sqlite_keeps_the_contracts_of_the_other_stores(check: FullStoreCheck, tmp_path: Path) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(HANG_SECONDS):
-            await check(KeptOnFile(tmp_path))
-
-    asyncio.run(bounded())
+async def test_sqlite_keeps_the_contracts_of_the_other_stores(check: FullStoreCheck, tmp_path: Path) -> None:
+    async with asyncio.timeout(HANG_SECONDS):
+        await check(KeptOnFile(tmp_path))
 
 
 @pytest.mark.parametrize("module", PARTS)

@@ -33,36 +33,33 @@ def make_request(*texts: str) -> ModelRequest:
     return ModelRequest("m", Preamble("", ()), conversation, ModelSettings())
 
 
-def answer(model: Model, request: ModelRequest | None = None) -> list[Delta | Completed | Failed]:
-    async def run() -> list[Delta | Completed | Failed]:
-        events: list[Delta | Completed | Failed] = []
-        events.append(await model.reply(request or make_request("hello"), events.append))
-        return events
-
-    return asyncio.run(run())
+async def answer(model: Model, request: ModelRequest | None = None) -> list[Delta | Completed | Failed]:
+    events: list[Delta | Completed | Failed] = []
+    events.append(await model.reply(request or make_request("hello"), events.append))
+    return events
 
 
 # ── ScriptedModel ──────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_script_is_followed_exactly() -> None:
+async def test_a_script_is_followed_exactly() -> None:
     with ScriptedModel(say("one two", thinking="hm"), ask(call("look", n=1))) as model:
-        events = answer(model)
+        events = await answer(model)
         assert events[:3] == [ReasoningDelta("hm"), TextDelta("one"), TextDelta(" two")]
         end = events[-1]
         assert isinstance(end, Completed)
         assert isinstance(end.parts[0], Thinking)
-        calls = answer(model)
+        calls = await answer(model)
         assert calls[0] == CallDelta(0, "look", '{"n":1}')
         assert isinstance(calls[-1], Completed)
         assert calls[-1].stop == "tool_use"
 
 
-def test_an_unexpected_request_fails() -> None:
+async def test_an_unexpected_request_fails() -> None:
     model = ScriptedModel(say("only this"))
-    answer(model)
+    await answer(model)
     with pytest.raises(AssertionError, match="request 2 is not in the script"):
-        answer(model)
+        await answer(model)
 
 
 def test_an_unused_step_fails() -> None:
@@ -75,37 +72,37 @@ def test_an_unused_step_does_not_hide_the_error_before_it() -> None:
         raise ValueError("the real one")
 
 
-def test_a_step_may_inspect_its_request() -> None:
+async def test_a_step_may_inspect_its_request() -> None:
     def check(request: ModelRequest) -> None:
         assert request.conversation.messages[-1].text == "expected"
 
-    answer(ScriptedModel(say("ok", check=check)), make_request("expected"))
+    await answer(ScriptedModel(say("ok", check=check)), make_request("expected"))
     with pytest.raises(AssertionError):
-        answer(ScriptedModel(say("ok", check=check)), make_request("something else"))
+        await answer(ScriptedModel(say("ok", check=check)), make_request("something else"))
 
 
-def test_requests_are_kept_as_they_were() -> None:
+async def test_requests_are_kept_as_they_were() -> None:
     model = ScriptedModel(say("ok"))
     request = make_request("before")
-    answer(model, request)
+    await answer(model, request)
     request.conversation.messages.append(user("after"))
     assert [message.text for message in model.requests[0].conversation.messages] == ["before"]
 
 
-def test_a_scripted_failure_comes_after_its_text() -> None:
-    events = answer(ScriptedModel(ScriptedFailure(text="half a", retry_after=2.0)))
+async def test_a_scripted_failure_comes_after_its_text() -> None:
+    events = await answer(ScriptedModel(ScriptedFailure(text="half a", retry_after=2.0)))
     assert events[:2] == [TextDelta("half"), TextDelta(" a")]
     assert isinstance(events[-1], Failed)
     assert events[-1].retry_after == 2.0
 
 
-def test_a_function_answers_each_request() -> None:
+async def test_a_function_answers_each_request() -> None:
     def echo(request: ModelRequest) -> ScriptedReply:
         return say(request.conversation.messages[-1].text.upper())
 
     model = FunctionModel(echo)
-    assert answer(model, make_request("hello"))[0] == TextDelta("HELLO")
-    assert answer(model, make_request("again"))[0] == TextDelta("AGAIN")
+    assert (await answer(model, make_request("hello")))[0] == TextDelta("HELLO")
+    assert (await answer(model, make_request("again")))[0] == TextDelta("AGAIN")
 
 
 # ── Time and names ─────────────────────────────────────────────────────────────────────────────────
@@ -164,48 +161,42 @@ class Faulty:
 
 
 @pytest.mark.parametrize("fault", ["before", "after", None])
-def test_a_faulty_write_happens_or_not_by_the_kind_of_fault(fault: Fault | None) -> None:
-    async def run() -> tuple[list[str], int]:
-        async with open_in_one_process(InMemory()) as process:
-            claim = await process.claimed()
-            faulty = Faulty(process, "advance", fault)
-            advance = Advance(claim.origin.run_id, claim.epoch, 2, (process.draft(make_step(1)),))
-            if fault is None:
-                assert (await faulty.journal.advance(advance)).accepted
-            else:
-                with pytest.raises(Crashed):
-                    await faulty.journal.advance(advance)
-            return await process.types(claim.origin.run_id), faulty.crashes
-
-    written, crashes = asyncio.run(run())
+async def test_a_faulty_write_happens_or_not_by_the_kind_of_fault(fault: Fault | None) -> None:
+    async with open_in_one_process(InMemory()) as process:
+        claim = await process.claimed()
+        faulty = Faulty(process, "advance", fault)
+        advance = Advance(claim.origin.run_id, claim.epoch, 2, (process.draft(make_step(1)),))
+        if fault is None:
+            assert (await faulty.journal.advance(advance)).accepted
+        else:
+            with pytest.raises(Crashed):
+                await faulty.journal.advance(advance)
+        written, crashes = await process.types(claim.origin.run_id), faulty.crashes
     assert written == (OPENING if fault == "before" else [*OPENING, "step_start"])
     assert crashes == (0 if fault is None else 1)
 
 
-def test_a_crashed_process_stays_crashed() -> None:
-    async def run() -> None:
-        async with open_in_one_process(InMemory()) as process:
-            run_id = await process.submit()
-            faulty = Faulty(process, "claim", "after")
+async def test_a_crashed_process_stays_crashed() -> None:
+    async with open_in_one_process(InMemory()) as process:
+        run_id = await process.submit()
+        faulty = Faulty(process, "claim", "after")
+        with pytest.raises(Crashed):
+            await faulty.journal.claim(run_id, "worker")
+        attempts: tuple[Any, ...] = (
+            faulty.journal.read(run_id),
+            faulty.journal.renew("worker"),
+            faulty.journal.runnable(),
+            faulty.journal.claim(run_id, "worker"),
+            faulty.journal.submit(process.origin(), process.opening()),
+            faulty.journal.deliver(run_id, process.draft(make_step(1)), "k"),
+        )
+        for attempt in attempts:
             with pytest.raises(Crashed):
-                await faulty.journal.claim(run_id, "worker")
-            attempts: tuple[Any, ...] = (
-                faulty.journal.read(run_id),
-                faulty.journal.renew("worker"),
-                faulty.journal.runnable(),
-                faulty.journal.claim(run_id, "worker"),
-                faulty.journal.submit(process.origin(), process.opening()),
-                faulty.journal.deliver(run_id, process.draft(make_step(1)), "k"),
-            )
-            for attempt in attempts:
-                with pytest.raises(Crashed):
-                    await attempt
-            assert faulty.crashes == 1
-            assert faulty.planned == ["claim"]
-            assert await process.types(run_id) == OPENING
-            assert len(await process.store.find()) == 1
-
-    asyncio.run(run())
+                await attempt
+        assert faulty.crashes == 1
+        assert faulty.planned == ["claim"]
+        assert await process.types(run_id) == OPENING
+        assert len(await process.store.find()) == 1
 
 
 def test_waiting_callers_fail_when_the_process_crashes() -> None:

@@ -48,9 +48,9 @@ class CallContext:
         )
 
 
-def call(bash: Bash, around: CallContext, command: str, timeout: float = HANG_SECONDS) -> Observation:
+async def call(bash: Bash, around: CallContext, command: str, timeout: float = HANG_SECONDS) -> Observation:
     arguments = bash.parse(msgspec.json.encode({"command": command, "timeout": timeout}).decode())
-    return asyncio.run(bash.run(arguments, around.context))
+    return await bash.run(arguments, around.context)
 
 
 @pytest.mark.parametrize(
@@ -152,15 +152,15 @@ def test_rules_see_every_command_of_the_line(commands: ShellCommands) -> None:
     assert subjects("curl x | sh") == (("curl x", "sh"), True, True, None)
 
 
-def test_a_result_has_the_output_and_exit_status_with_secrets_in_the_environment(
+async def test_a_result_has_the_output_and_exit_status_with_secrets_in_the_environment(
     commands: ShellCommands, tmp_path: Path
 ) -> None:
-    observed = call(Bash(commands), CallContext(tmp_path), "echo $TOKEN; pwd; exit 3")
+    observed = await call(Bash(commands), CallContext(tmp_path), "echo $TOKEN; pwd; exit 3")
     ending = "[The command failed with exit status 3.]"
     assert observed == Observation(f"s3cret-value\n{tmp_path}\n{ending}", 3, is_error=True)
 
 
-def test_a_failing_command_is_an_error_and_a_negative_answer_is_not(
+async def test_a_failing_command_is_an_error_and_a_negative_answer_is_not(
     commands: ShellCommands, tmp_path: Path
 ) -> None:
     (tmp_path / "notes").write_text("one\n")
@@ -170,7 +170,7 @@ def test_a_failing_command_is_an_error_and_a_negative_answer_is_not(
         "echo two | diff - notes > /dev/null",
         "cd . && grep -c x notes",
     ):
-        observed = call(Bash(commands), CallContext(tmp_path), line)
+        observed = await call(Bash(commands), CallContext(tmp_path), line)
         assert (observed.exit_code, observed.is_error) == (1, False), line
     for line, status in (
         ("false", 1),
@@ -179,23 +179,23 @@ def test_a_failing_command_is_an_error_and_a_negative_answer_is_not(
         ("kill -9 $$", 137),
         ("sh -c 'exit 7'", 7),
     ):
-        observed = call(Bash(commands), CallContext(tmp_path), line)
+        observed = await call(Bash(commands), CallContext(tmp_path), line)
         assert (observed.exit_code, observed.is_error) == (status, True), line
         assert observed.content.endswith(f"[The command failed with exit status {status}.]")
 
 
-def test_progress_is_reported_in_few_pieces(commands: ShellCommands, tmp_path: Path) -> None:
+async def test_progress_is_reported_in_few_pieces(commands: ShellCommands, tmp_path: Path) -> None:
     around = CallContext(tmp_path)
     began = time.monotonic()
-    observed = call(Bash(commands), around, "for i in $(seq 60); do echo $i; sleep 0.005; done")
+    observed = await call(Bash(commands), around, "for i in $(seq 60); do echo $i; sleep 0.005; done")
     assert "".join(around.shown) == observed.content
     assert 2 <= len(around.shown) <= (time.monotonic() - began) / PROGRESS_INTERVAL_SECONDS + 2
 
 
-def test_a_timeout_says_what_to_do(commands: ShellCommands, tmp_path: Path) -> None:
+async def test_a_timeout_says_what_to_do(commands: ShellCommands, tmp_path: Path) -> None:
     for seconds in (0.5, 5, 50):  # the first that is long enough for this machine to start the command
         around = CallContext(tmp_path)
-        observed = call(Bash(commands), around, "echo begun; setsid sleep 1000 & sleep 1000", seconds)
+        observed = await call(Bash(commands), around, "echo begun; setsid sleep 1000 & sleep 1000", seconds)
         assert observed.is_error
         assert observed.timed_out
         assert observed.exit_code is None
@@ -209,31 +209,30 @@ def test_a_timeout_says_what_to_do(commands: ShellCommands, tmp_path: Path) -> N
     assert killed.processes >= 3
 
 
-def test_too_much_output_says_what_to_do(commands: ShellCommands, tmp_path: Path) -> None:
+async def test_too_much_output_says_what_to_do(commands: ShellCommands, tmp_path: Path) -> None:
     around = CallContext(tmp_path)
-    observed = call(Bash(commands), around, "yes")
+    observed = await call(Bash(commands), around, "yes")
     assert observed.content.endswith("Filter its output, or write it to a file.]")
     assert len(observed.content) < 1_100_000
     assert [event.why for event in around.events if isinstance(event, ProcessKilled)] == ["output"]
 
 
-def test_a_cancelled_command_ends_all_processes_and_propagates(commands: ShellCommands, tmp_path: Path) -> None:
+async def test_a_cancelled_command_ends_all_processes_and_propagates(
+    commands: ShellCommands, tmp_path: Path
+) -> None:
     around = CallContext(tmp_path)
     bash = Bash(commands)
 
-    async def cancelled() -> None:
-        command = '{"command": "echo begun; sleep 1000"}'
-        running = asyncio.create_task(bash.run(bash.parse(command), around.context))
-        await until(lambda: bool(around.shown))
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-    asyncio.run(cancelled())
+    command = '{"command": "echo begun; sleep 1000"}'
+    running = asyncio.create_task(bash.run(bash.parse(command), around.context))
+    await until(lambda: bool(around.shown))
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
     assert [event.why for event in around.events if isinstance(event, ProcessKilled)] == ["cancelled"]
 
 
-def test_a_limit_of_the_engine_is_a_timeout(commands: ShellCommands, tmp_path: Path) -> None:
+async def test_a_limit_of_the_engine_is_a_timeout(commands: ShellCommands, tmp_path: Path) -> None:
     bash = Bash(commands)
 
     async def limited() -> None:
@@ -241,7 +240,7 @@ def test_a_limit_of_the_engine_is_a_timeout(commands: ShellCommands, tmp_path: P
             await bash.run(bash.parse('{"command": "sleep 50"}'), CallContext(tmp_path).context)
 
     with pytest.raises(TimeoutError):
-        asyncio.run(limited())
+        await limited()
 
 
 class NoSandbox:
@@ -252,8 +251,8 @@ class NoSandbox:
         return Confinement(sandbox=False)
 
 
-def test_a_required_sandbox_that_is_missing_is_reported(tmp_path: Path) -> None:
+async def test_a_required_sandbox_that_is_missing_is_reported(tmp_path: Path) -> None:
     around = CallContext(tmp_path, SandboxPolicy("required"))
     with pytest.raises(ToolError, match="not installed"):
-        call(Bash(NoSandbox()), around, "ls")
+        await call(Bash(NoSandbox()), around, "ls")
     assert around.events == [SandboxDenied("call_1", "bubblewrap is not installed: apt-get install bubblewrap")]

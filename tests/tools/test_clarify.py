@@ -1,7 +1,5 @@
 """clarify."""
 
-import asyncio
-
 import pytest
 
 from treadle.domain.ids import RunId, SessionId
@@ -27,6 +25,6 @@ def test_the_question_and_the_options_are_parsed() -> None:
         clarify.parse('{"question": ""}')
 
 
-def test_the_tool_is_never_run() -> None:
+async def test_the_tool_is_never_run() -> None:
     with pytest.raises(RuntimeError, match="never run"):
-        asyncio.run(clarify.run(clarify.parse('{"question": "Which?"}'), CONTEXT))
+        await clarify.run(clarify.parse('{"question": "Which?"}'), CONTEXT)

@@ -1,6 +1,5 @@
 """Typed functions as tools."""
 
-import asyncio
 import inspect
 import threading
 from collections.abc import Callable
@@ -39,8 +38,8 @@ async def add(a: int, b: int = 2) -> int:
     return a + b
 
 
-def run(made: Tool, arguments: str = "{}") -> str | Observation:
-    return asyncio.run(made.run(made.parse(arguments), CONTEXT))
+async def run(made: Tool, arguments: str = "{}") -> str | Observation:
+    return await made.run(made.parse(arguments), CONTEXT)
 
 
 def invalid(made: Tool, arguments: str) -> str:
@@ -80,17 +79,17 @@ def test_every_property_of_a_tool_can_be_set() -> None:
     assert (spec.name, spec.description) == ("other-name", "Does it.")
 
 
-def test_a_tool_is_still_callable_as_a_function() -> None:
-    assert asyncio.run(add(1, b=5)) == 6
+async def test_a_tool_is_still_callable_as_a_function() -> None:
+    assert await add(1, b=5) == 6
     assert inspect.signature(add).parameters["b"].default == 2
 
 
-def test_a_function_tool_runs() -> None:
-    assert run(add, '{"a": 1}') == "3"
-    assert run(add, '{"a": 1, "b": 1}') == "2"
+async def test_a_function_tool_runs() -> None:
+    assert await run(add, '{"a": 1}') == "3"
+    assert await run(add, '{"a": 1, "b": 1}') == "2"
 
 
-def test_a_sync_function_runs_in_a_thread_with_its_context() -> None:
+async def test_a_sync_function_runs_in_a_thread_with_its_context() -> None:
     colour = ContextVar("colour", default="none")
 
     @tool
@@ -101,40 +100,40 @@ def test_a_sync_function_runs_in_a_thread_with_its_context() -> None:
         colour.set("green")
         return await where.run(where.parse(""), CONTEXT)
 
-    assert asyncio.run(call()) == "green False"
+    assert await call() == "green False"
 
 
-def test_the_context_is_supplied_and_not_in_the_schema() -> None:
+async def test_the_context_is_supplied_and_not_in_the_schema() -> None:
     @tool
     async def whoami(context: ToolContext, greeting: str = "I am") -> str:
         return f"{greeting} {context.call_id}"
 
     assert list(whoami.spec.schema["properties"]) == ["greeting"]
-    assert run(whoami) == "I am c1"
+    assert await run(whoami) == "I am c1"
 
 
 @pytest.mark.parametrize(
     ("result", "text"),
     [("plain", "plain"), (None, ""), (1.5, "1.5"), ([1, "ü"], '[1,"ü"]'), (Point(1), '{"x":1,"y":0}')],
 )
-def test_return_values_become_text(result: Any, text: str) -> None:
+async def test_return_values_become_text(result: Any, text: str) -> None:
     @tool
     async def give() -> Any:
         return result
 
-    assert run(give) == text
+    assert await run(give) == text
 
 
-def test_a_result_that_is_not_json_is_refused() -> None:
+async def test_a_result_that_is_not_json_is_refused() -> None:
     @tool
     async def give() -> object:
         return object()
 
     with pytest.raises(TypeError, match="tool `give` returned what is not text and not JSON"):
-        run(give)
+        await run(give)
 
 
-def test_rich_types_and_defaults_are_described_and_decoded() -> None:
+async def test_rich_types_and_defaults_are_described_and_decoded() -> None:
     fallback = [1, 2]
 
     @tool
@@ -152,7 +151,7 @@ def test_rich_types_and_defaults_are_described_and_decoded() -> None:
         """
         return [points, mode, width, tags is fallback, marker is threading]
 
-    assert run(draw, '{"points": [{"x": 1}]}') == '[[{"x":1,"y":0}],"fast",1,true,true]'
+    assert await run(draw, '{"points": [{"x": 1}]}') == '[[{"x":1,"y":0}],"fast",1,true,true]'
     schema = draw.spec.schema
     assert schema["properties"]["mode"] == {"enum": ["fast", "fine"], "default": "fast"}
     assert schema["properties"]["width"]["description"] == "In pixels."

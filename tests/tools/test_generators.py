@@ -11,10 +11,10 @@ from treadle.ports.tool import Observation, Tool, ToolContext
 from treadle.tools.function import tool
 
 
-def run(made: Tool) -> tuple[str | Observation, list[str]]:
+async def run(made: Tool) -> tuple[str | Observation, list[str]]:
     shown: list[str] = []
     context = ToolContext(RunId("r"), SessionId("s"), "c", "k", shown.append)
-    return asyncio.run(made.run(made.parse("{}"), context)), shown
+    return await made.run(made.parse("{}"), context), shown
 
 
 @tool
@@ -48,25 +48,25 @@ def nothing() -> Iterator[str]:
     yield from ()
 
 
-def test_yielded_values_are_progress_and_the_last_or_returned_value_is_the_result() -> None:
-    assert run(counts) == ("2", ["1", "2"])
-    assert run(works) == ("whole", ["half"])
-    assert run(works_async) == ("whole", ["half", "whole"])
-    assert run(observes) == (Observation("out", exit_code=3), ["running"])
-    assert run(nothing) == ("", [])
+async def test_yielded_values_are_progress_and_the_last_or_returned_value_is_the_result() -> None:
+    assert await run(counts) == ("2", ["1", "2"])
+    assert await run(works) == ("whole", ["half"])
+    assert await run(works_async) == ("whole", ["half", "whole"])
+    assert await run(observes) == (Observation("out", exit_code=3), ["running"])
+    assert await run(nothing) == ("", [])
 
 
-def test_an_exception_in_a_generator_is_raised() -> None:
+async def test_an_exception_in_a_generator_is_raised() -> None:
     @tool
     def breaks() -> Iterator[str]:
         yield "half"
         raise LookupError("gone")
 
     with pytest.raises(LookupError, match="gone"):
-        run(breaks)
+        await run(breaks)
 
 
-def test_a_sync_generator_is_stopped_at_its_next_yield() -> None:
+async def test_a_sync_generator_is_stopped_at_its_next_yield() -> None:
     closed, go_on = threading.Event(), threading.Event()
 
     @tool
@@ -78,27 +78,24 @@ def test_a_sync_generator_is_stopped_at_its_next_yield() -> None:
         finally:
             closed.set()
 
-    async def scenario() -> None:
-        first = asyncio.Event()
-        loop = asyncio.get_running_loop()
+    first = asyncio.Event()
+    loop = asyncio.get_running_loop()
 
-        def show(_: str) -> None:
-            loop.call_soon_threadsafe(first.set)
+    def show(_: str) -> None:
+        loop.call_soon_threadsafe(first.set)
 
-        task = asyncio.ensure_future(
-            endless.run(endless.parse("{}"), ToolContext(RunId("r"), SessionId("s"), "c", "k", show))
-        )
-        await first.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        go_on.set()
-
-    asyncio.run(scenario())
+    task = asyncio.ensure_future(
+        endless.run(endless.parse("{}"), ToolContext(RunId("r"), SessionId("s"), "c", "k", show))
+    )
+    await first.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    go_on.set()
     assert closed.wait(5)
 
 
-def test_a_cancelled_async_generator_is_closed() -> None:
+async def test_a_cancelled_async_generator_is_closed() -> None:
     closed: list[bool] = []
 
     @tool
@@ -110,14 +107,11 @@ def test_a_cancelled_async_generator_is_closed() -> None:
         finally:
             closed.append(True)
 
-    async def scenario() -> None:
-        first = asyncio.Event()
-        context = ToolContext(RunId("r"), SessionId("s"), "c", "k", lambda text: first.set())
-        task = asyncio.ensure_future(endless.run(endless.parse("{}"), context))
-        await first.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(scenario())
+    first = asyncio.Event()
+    context = ToolContext(RunId("r"), SessionId("s"), "c", "k", lambda text: first.set())
+    task = asyncio.ensure_future(endless.run(endless.parse("{}"), context))
+    await first.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert closed == [True]

@@ -1,6 +1,5 @@
 """load_skill, over real skills in a home."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -24,8 +23,8 @@ def context(home: Path | None) -> ToolContext:
     return ToolContext(run, session, "c1", "run_1/c1", lambda text: None, load_skill=load)
 
 
-def call(arguments: str, home: Path | None = None) -> str:
-    return str(asyncio.run(load_skill.run(load_skill.parse(arguments), context(home))))
+async def call(arguments: str, home: Path | None = None) -> str:
+    return str(await load_skill.run(load_skill.parse(arguments), context(home)))
 
 
 @pytest.fixture
@@ -35,20 +34,22 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_instructions_and_files_of_a_skill_are_returned(home: Path) -> None:
-    assert call('{"name": "pdf"}', home).startswith(f'{BODY}\n\nFiles of this skill; load_skill(name="pdf", file=')
-    assert call('{"name": "pdf", "file": "form.md"}', home) == "The form.\n"
+async def test_the_instructions_and_files_of_a_skill_are_returned(home: Path) -> None:
+    assert (await call('{"name": "pdf"}', home)).startswith(
+        f'{BODY}\n\nFiles of this skill; load_skill(name="pdf", file='
+    )
+    assert await call('{"name": "pdf", "file": "form.md"}', home) == "The form.\n"
 
 
-def test_a_skill_that_cannot_be_loaded_is_explained(home: Path) -> None:
+async def test_a_skill_that_cannot_be_loaded_is_explained(home: Path) -> None:
     with pytest.raises(ToolError, match=r"There is no skill 'pdg'\. Did you mean `pdf`\?"):
-        call('{"name": "pdg"}', home)
+        await call('{"name": "pdg"}', home)
     with pytest.raises(ToolError, match=r"`pdf` has no file 'from\.md'\. Did you mean form\.md\?"):
-        call('{"name": "pdf", "file": "from.md"}', home)
+        await call('{"name": "pdf", "file": "from.md"}', home)
     with pytest.raises(ToolError, match=r"There are no skills\."):
-        call('{"name": "pdf"}')
+        await call('{"name": "pdf"}')
     with pytest.raises(InvalidArguments):
-        call("{}")
+        await call("{}")
 
 
 def test_load_skill_declares_its_effect_and_parameters() -> None:

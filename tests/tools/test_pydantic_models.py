@@ -1,6 +1,5 @@
 """Pydantic models as arguments and results of tools, and as typed output."""
 
-import asyncio
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -79,14 +78,14 @@ def test_a_parameter_may_be_a_union_of_models() -> None:
         (dict[str, Flight], '{"out": {"number": "LH1"}}', {"out": Flight(number="LH1")}),
     ],
 )
-def test_an_output_may_contain_models(output: Any, answer: str, value: Any) -> None:
+async def test_an_output_may_contain_models(output: Any, answer: str, value: Any) -> None:
     async def scenario() -> Any:
         async with treadle.Engine("sqlite:///:memory:") as engine:
             engine.add_model("scripted", ScriptedModel(say(answer)))
             agent = treadle.Agent(name="guide", model="scripted/any", output=output)
             return (await engine.run(agent, "Which?")).output
 
-    assert asyncio.run(scenario()) == value
+    assert await scenario() == value
 
 
 class Even(BaseModel):
@@ -111,41 +110,35 @@ class EvenNumber:
 
 @pytest.mark.parametrize("output", [Even, EvenNumber])
 @pytest.mark.parametrize(("answers", "outcome"), [((1, 2), "completed"), ((1, 3, 5), "failed")])
-def test_an_answer_that_the_type_refuses_is_requested_again(
+async def test_an_answer_that_the_type_refuses_is_requested_again(
     tmp_path: Path, output: Any, answers: tuple[int, ...], outcome: str
 ) -> None:
-    async def scenario() -> None:
-        model = ScriptedModel(*(say(f'{{"number": {number}}}') for number in answers))
-        async with opened(tmp_path, model) as engine:
-            agent = treadle.Agent(name="guide", model="scripted/any", output=output)
-            result = await engine.run(agent, "Which?")
-            assert (result.outcome, len(model.requests)) == (outcome, len(answers))
-            assert result.output == (output(number=2) if outcome == "completed" else None)
-            assert "must be even" in str(model.requests[1].conversation.messages[-1])
-            await same(engine, result.run_id)
-
-    asyncio.run(scenario())
+    model = ScriptedModel(*(say(f'{{"number": {number}}}') for number in answers))
+    async with opened(tmp_path, model) as engine:
+        agent = treadle.Agent(name="guide", model="scripted/any", output=output)
+        result = await engine.run(agent, "Which?")
+        assert (result.outcome, len(model.requests)) == (outcome, len(answers))
+        assert result.output == (output(number=2) if outcome == "completed" else None)
+        assert "must be even" in str(model.requests[1].conversation.messages[-1])
+        await same(engine, result.run_id)
 
 
-def test_a_run_has_a_typed_output_and_its_tools_have_dependencies() -> None:
+async def test_a_run_has_a_typed_output_and_its_tools_have_dependencies() -> None:
     @treadle.tool(effect="read")
     def look_up(context: treadle.ToolContext) -> str:
         "Look up the city."
         return context.deps["city"]
 
-    async def scenario() -> None:
-        agent = treadle.Agent(name="guide", model="scripted/any", tools=[plan, look_up], output=Trip)
-        assert_type(agent, treadle.Agent[Trip])
-        async with treadle.Engine("sqlite:///:memory:", deps={"city": "Rome"}) as engine:
-            answer = Trip(to=Place(city="Rome"), days=3)
-            model = ScriptedModel(ask(call("look_up")), say(answer.model_dump_json()))
-            engine.add_model("scripted", model)
-            result = await engine.run(agent, "Where to?")
-            assert_type(result.output, Trip | None)
-            assert result.output == answer
-            assert "Rome" in str(model.requests[1].conversation.messages[-1])
-
-    asyncio.run(scenario())
+    agent = treadle.Agent(name="guide", model="scripted/any", tools=[plan, look_up], output=Trip)
+    assert_type(agent, treadle.Agent[Trip])
+    async with treadle.Engine("sqlite:///:memory:", deps={"city": "Rome"}) as engine:
+        answer = Trip(to=Place(city="Rome"), days=3)
+        model = ScriptedModel(ask(call("look_up")), say(answer.model_dump_json()))
+        engine.add_model("scripted", model)
+        result = await engine.run(agent, "Where to?")
+        assert_type(result.output, Trip | None)
+        assert result.output == answer
+        assert "Rome" in str(model.requests[1].conversation.messages[-1])
 
 
 def test_the_library_does_not_import_pydantic() -> None:

@@ -1,7 +1,5 @@
 """recall."""
 
-import asyncio
-
 import pytest
 
 from treadle.domain.ids import RunId, SessionId
@@ -15,9 +13,9 @@ async def read_kept(call_id: str) -> str | None:
     return TEXT if call_id == "c7" else None
 
 
-def call(arguments: str) -> str:
+async def call(arguments: str) -> str:
     context = ToolContext(RunId("run_1"), SessionId("ses_1"), "c9", "run_1/c9", lambda text: None, recall=read_kept)
-    return str(asyncio.run(recall.run(recall.parse(arguments), context)))
+    return str(await recall.run(recall.parse(arguments), context))
 
 
 @pytest.mark.parametrize(
@@ -29,8 +27,8 @@ def call(arguments: str) -> str:
         ('{"call_id": "c7", "start": -500, "length": 1}', "0\n[characters 0-1 of 100; start=1 reads on]"),
     ],
 )
-def test_a_part_of_the_text_is_returned(arguments: str, text: str) -> None:
-    assert call(arguments) == text
+async def test_a_part_of_the_text_is_returned(arguments: str, text: str) -> None:
+    assert await call(arguments) == text
 
 
 @pytest.mark.parametrize(
@@ -47,27 +45,27 @@ def test_a_part_of_the_text_is_returned(arguments: str, text: str) -> None:
         ('"0-1000000"', "0-100"),
     ],
 )
-def test_a_range_replaces_start_and_length(given: str, read: str) -> None:
+async def test_a_range_replaces_start_and_length(given: str, read: str) -> None:
     first, _, end = read.partition("-")
-    answer = call(f'{{"call_id": "c7", "range": {given}}}')
+    answer = await call(f'{{"call_id": "c7", "range": {given}}}')
     assert answer.startswith(f"{TEXT[int(first) : int(end)]}\n[characters {read} of 100")
 
 
 @pytest.mark.parametrize(
     "given", ['"15-5"', '"all"', "null", f'"{"9" * 9000}"', "{}", "[1, 2, 3]", '"5-15", "start": 5']
 )
-def test_an_invalid_range_is_refused_with_the_parameters(given: str) -> None:
+async def test_an_invalid_range_is_refused_with_the_parameters(given: str) -> None:
     with pytest.raises(InvalidArguments, match=r"range.*recall takes: call_id"):
-        call(f'{{"call_id": "c7", "range": {given}}}')
+        await call(f'{{"call_id": "c7", "range": {given}}}')
 
 
-def test_invalid_ranges_are_refused() -> None:
+async def test_invalid_ranges_are_refused() -> None:
     with pytest.raises(ToolError, match="no text is stored for the call `c8`"):
-        call('{"call_id": "c8"}')
+        await call('{"call_id": "c8"}')
     with pytest.raises(ToolError, match="100 characters long, so nothing is at 100"):
-        call('{"call_id": "c7", "start": 100}')
+        await call('{"call_id": "c7", "start": 100}')
     with pytest.raises(InvalidArguments):
-        call('{"call_id": "c7", "length": 0}')
+        await call('{"call_id": "c7", "length": 0}')
 
 
 def test_recall_declares_its_effect_and_needs() -> None:

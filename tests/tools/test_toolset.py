@@ -1,6 +1,5 @@
 """Toolsets: selected, renamed and wrapped as one."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -31,8 +30,8 @@ async def write_note(name: str) -> str:
 NOTES = Toolset("notes", [read_note, write_note])
 
 
-def run(tool: Tool, name: str = "a") -> Any:
-    return asyncio.run(tool.run(tool.parse(f'{{"name": "{name}"}}'), CONTEXT))
+async def run(tool: Tool, name: str = "a") -> Any:
+    return await tool.run(tool.parse(f'{{"name": "{name}"}}'), CONTEXT)
 
 
 async def loud(spec: ToolSpec, arguments: Any, context: ToolContext, proceed: Proceed) -> str:
@@ -49,18 +48,18 @@ def test_tools_of_a_set_are_selected_by_pattern() -> None:
     assert NOTES.names == ("read_note", "write_note"), "the old one stays"
 
 
-def test_the_tools_of_a_set_can_be_prefixed() -> None:
+async def test_the_tools_of_a_set_can_be_prefixed() -> None:
     renamed = NOTES.prefixed("old_")
     assert renamed.names == ("old_read_note", "old_write_note")
     assert [tool.spec.effect for tool in renamed] == ["read", "write"]
-    assert run(next(iter(renamed))) == "note a"
+    assert await run(next(iter(renamed))) == "note a"
 
 
-def test_wrappers_compose_with_the_first_outermost() -> None:
+async def test_wrappers_compose_with_the_first_outermost() -> None:
     tool = next(iter(NOTES.wrapped(loud, twice)))
-    assert run(tool) == "read_note: NOTE A NOTE A"
+    assert await run(tool) == "read_note: NOTE A NOTE A"
     tool = next(iter(NOTES.wrapped(twice, loud)))
-    assert run(tool) == "read_note: NOTE A read_note: NOTE A"
+    assert await run(tool) == "read_note: NOTE A read_note: NOTE A"
     assert tool.spec is read_note.spec
     assert tool.subjects(tool.parse('{"name": "x"}')).texts == ("x",)
 

@@ -1,6 +1,5 @@
 """The vault in an engine: grants, and changes by other processes."""
 
-import asyncio
 import base64
 import json
 import subprocess
@@ -178,12 +177,12 @@ def test_polling_for_changes_costs_microseconds(tmp_path: Path, store: VaultStor
 # ── Handles ──
 
 
-def test_the_tool_returns_a_handle_that_is_resolved_later(vault: Vault, store: VaultStore) -> None:
+async def test_the_tool_returns_a_handle_that_is_resolved_later(vault: Vault, store: VaultStore) -> None:
     value = 'a "quoted" \\ value\nof two lines'
     store.put("TOKEN", value, [SecretGrant("a")])
     tool = make_vault_get(vault)
     context = ToolContext(RunId("run_1"), SessionId("ses_1"), "call_1", "key", lambda line: None, agent="a")
-    told = asyncio.run(tool.run(tool.parse('{"name": "TOKEN"}'), context))
+    told = await tool.run(tool.parse('{"name": "TOKEN"}'), context)
     assert isinstance(told, str)
     assert "{{vault:TOKEN}}" in told
     assert value not in told
@@ -193,5 +192,5 @@ def test_the_tool_returns_a_handle_that_is_resolved_later(vault: Vault, store: V
         "header": f"Bearer {value}"
     }
     with pytest.raises(ToolError, match="No secret `OTHER` is granted to you; granted are: TOKEN"):
-        asyncio.run(tool.run(tool.parse('{"name": "OTHER"}'), context))
+        await tool.run(tool.parse('{"name": "OTHER"}'), context)
     assert (tool.spec.effect, tool.spec.repeatable) == ("none", True)

@@ -183,15 +183,14 @@ def start_shared(folder: Path) -> Any:
     return server
 
 
-def skip_without_vectors(url: str) -> None:
+async def skip_without_vectors(url: str) -> None:
     """Skip a test that needs pgvector where the server has none that works."""
-
-    async def ask() -> bool:
-        connection = await open_connection(url, 30, {})
-        try:
-            return await connection.fetchval("SELECT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'vector')")
-        finally:
-            await connection.close()
-
-    if not asyncio.run(ask()):
+    connection = await open_connection(url, 30, {})
+    try:
+        has_vectors = await connection.fetchval(
+            "SELECT EXISTS (SELECT 1 FROM pg_extension WHERE extname = 'vector')"
+        )
+    finally:
+        await connection.close()
+    if not has_vectors:
         pytest.skip("pgvector is missing on this server, or its build crashes on this processor")

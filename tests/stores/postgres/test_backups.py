@@ -59,54 +59,48 @@ async def facts(url: str) -> DatabaseFacts:
         await database.close()
 
 
-def test_a_database_is_restored_and_its_runs_continue(url: str, bare: str, tmp_path: Path) -> None:
-    async def before() -> str:
-        async with engine(url, tmp_path, ScriptedModel(say("One."))) as first:
-            await first.run(agent(), "hello")
-        async with engine(url, tmp_path, share=WorkerShare(0)) as idle:
-            return await idle.submit(agent(), "and later")
-
+async def test_a_database_is_restored_and_its_runs_continue(url: str, bare: str, tmp_path: Path) -> None:
     async def after(run_id: str) -> str:
         async with engine(bare, tmp_path, ScriptedModel(say("Two."))) as second:
             return (await second.wait(run_id)).text
 
-    waiting = asyncio.run(before())
+    async with engine(url, tmp_path, ScriptedModel(say("One."))) as first:
+        await first.run(agent(), "hello")
+    async with engine(url, tmp_path, share=WorkerShare(0)) as idle:
+        waiting = await idle.submit(agent(), "and later")
     save = perform(read_told_commands(url, tmp_path)[0], tmp_path)
     assert (save.returncode, save.stderr) == (0, "")
-    asyncio.run(tell(url, "DELETE FROM treadle.events"))
+    await tell(url, "DELETE FROM treadle.events")
     put_back = read_told_commands(bare, tmp_path)[1]
     done = perform(put_back, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    held = asyncio.run(facts(bare))
+    held = await facts(bare)
     assert (held.runs, held.unfinished) == (2, 1)
     again = perform(put_back, tmp_path)
     assert again.returncode != 0
     assert 'schema "treadle" already exists' in again.stderr
-    assert asyncio.run(facts(bare)) == held
-    assert asyncio.run(after(waiting)) == "Two."
+    assert await facts(bare) == held
+    assert await after(waiting) == "Two."
 
 
-def test_processes_that_worked_since_the_backup_do_not_continue(url: str, tmp_path: Path) -> None:
+async def test_processes_that_worked_since_the_backup_do_not_continue(url: str, tmp_path: Path) -> None:
     """Otherwise a later process could get the number of a lease that another process has."""
 
-    async def scenario() -> None:
-        save, put_back = read_told_commands(url, tmp_path)
-        async with process_on(url) as early, process_on(url) as late:
-            run_id = await early.submit()
-            assert (await asyncio.to_thread(perform, save, tmp_path)).returncode == 0
-            await early.submit()
-            held = await late.store.claim(run_id, "late")
-            await tell(url, "DROP SCHEMA treadle CASCADE")
-            assert (await asyncio.to_thread(perform, put_back, tmp_path)).returncode == 0
-            async with process_on(url) as new:
-                claim = await new.store.claim(run_id, "new")
-                assert claim.epoch == held.epoch
-                for old in (early, late):
-                    with pytest.raises(StoreLost, match="Start it again"):
-                        await old.advance(held, 2, [make_step(1)])
-                assert (await new.advance(claim, 2, [make_step(1)])).sequence == 3
-
-    asyncio.run(scenario())
+    save, put_back = read_told_commands(url, tmp_path)
+    async with process_on(url) as early, process_on(url) as late:
+        run_id = await early.submit()
+        assert (await asyncio.to_thread(perform, save, tmp_path)).returncode == 0
+        await early.submit()
+        held = await late.store.claim(run_id, "late")
+        await tell(url, "DROP SCHEMA treadle CASCADE")
+        assert (await asyncio.to_thread(perform, put_back, tmp_path)).returncode == 0
+        async with process_on(url) as new:
+            claim = await new.store.claim(run_id, "new")
+            assert claim.epoch == held.epoch
+            for old in (early, late):
+                with pytest.raises(StoreLost, match="Start it again"):
+                    await old.advance(held, 2, [make_step(1)])
+            assert (await new.advance(claim, 2, [make_step(1)])).sequence == 3
 
 
 def test_the_documentation_shows_the_same_commands(tmp_path: Path) -> None:
@@ -116,6 +110,6 @@ def test_the_documentation_shows_the_same_commands(tmp_path: Path) -> None:
         assert [word.partition("=")[0] for word in shlex.split(line) if word.startswith("--")] == options
 
 
-def test_the_documented_queries_run(url: str) -> None:
+async def test_the_documented_queries_run(url: str) -> None:
     [block] = re.findall(r"^```sql\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    asyncio.run(tell(url, *block.split(";")[:-1]))
+    await tell(url, *block.split(";")[:-1])

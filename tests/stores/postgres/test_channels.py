@@ -20,54 +20,50 @@ from treadle.stores.postgres.channels import PostgresChannels
 from treadle.stores.postgres.database import open_database
 
 
-def test_postgresql_keeps_the_contract_of_channel_stores(url: str) -> None:
-    async def scenario() -> None:
-        database = await open_database(url)
-        store = PostgresChannels(database)
-        await check_store(store)
-        await check_settled(store)
-        await check_states(store)
-        await database.close()
-
-    asyncio.run(scenario())
+async def test_postgresql_keeps_the_contract_of_channel_stores(url: str) -> None:
+    database = await open_database(url)
+    store = PostgresChannels(database)
+    await check_store(store)
+    await check_settled(store)
+    await check_states(store)
+    await database.close()
 
 
-def test_one_of_two_servers_holds_a_channel(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_of_two_servers_holds_a_channel(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(leader_lock, "POLL_INTERVAL_SECONDS", 0.05)
 
-    async def scenario() -> None:
-        fake = FakeTelegram()
-        async with asyncio.timeout(HANG_SECONDS), serve_fake_telegram(fake), AsyncExitStack() as opened:
-            home = write_home(tmp_path, {"telegram": telegram_settings(fake)}, {"TELEGRAM_TOKEN": TOKEN})
-            engines = [create_engine(url, home=Home(home)) for _ in range(2)]
-            first, second = AsyncExitStack(), AsyncExitStack()
-            for engine, stack in zip(engines, (first, second), strict=True):
-                engine.add_model("scripted", echo())
-                await opened.enter_async_context(engine)
-                await opened.enter_async_context(stack)
-            managers = [engine.context.channels() for engine in engines]
-            store = PostgresChannels(database := await open_database(url))
-            await store.save_person(
-                Person(channel="telegram", sender="11", name="Anna", user="anna", grants=("direct",), added_at=0.0)
-            )
-            await database.close()
-            await first.enter_async_context(managers[0].run_in_background())
-            await fake.write(11, "one")
-            await fake.wait_for(lambda: fake.texts(11) == ["you said: one"])
-            await second.enter_async_context(managers[1].run_in_background())
-            [other] = await managers[1].list()
-            assert (other.status, other.since) == ("waiting", None)
-            assert other.recorded is not None
-            assert (other.recorded.status, other.recorded.is_held) == ("connected", True)
-            [found] = await describe_channels(Home(home, database=url))
-            assert (found.state, found.basis) == ("ok", "recorded")
-            assert "a server holds the connection (probed) and recorded: connected as @" in found.found
-            await first.aclose()
-            await fake.write(11, "two")
-            await fake.wait_for(lambda: fake.texts(11) == ["you said: one", "you said: two"])
-            await second.aclose()
-            [found] = await describe_channels(Home(home, database=url))
-            assert (found.state, found.basis) == ("set", "recorded")
-            assert "no server holds the connection (probed); the last one recorded: stopped since" in found.found
-
-    asyncio.run(scenario())
+    fake = FakeTelegram()
+    async with asyncio.timeout(HANG_SECONDS), serve_fake_telegram(fake), AsyncExitStack() as opened:
+        home = write_home(tmp_path, {"telegram": telegram_settings(fake)}, {"TELEGRAM_TOKEN": TOKEN})
+        engines = [create_engine(url, home=Home(home)) for _ in range(2)]
+        first, second = AsyncExitStack(), AsyncExitStack()
+        for engine, stack in zip(engines, (first, second), strict=True):
+            engine.add_model("scripted", echo())
+            await opened.enter_async_context(engine)
+            await opened.enter_async_context(stack)
+        managers = [engine.context.channels() for engine in engines]
+        store = PostgresChannels(database := await open_database(url))
+        await store.save_person(
+            Person(channel="telegram", sender="11", name="Anna", user="anna", grants=("direct",), added_at=0.0)
+        )
+        await database.close()
+        await first.enter_async_context(managers[0].run_in_background())
+        await fake.write(11, "one")
+        await fake.wait_for(lambda: fake.texts(11) == ["you said: one"])
+        await second.enter_async_context(managers[1].run_in_background())
+        [other] = await managers[1].list()
+        assert (other.status, other.since) == ("waiting", None)
+        assert other.recorded is not None
+        assert (other.recorded.status, other.recorded.is_held) == ("connected", True)
+        [found] = await describe_channels(Home(home, database=url))
+        assert (found.state, found.basis) == ("ok", "recorded")
+        assert "a server holds the connection (probed) and recorded: connected as @" in found.found
+        await first.aclose()
+        await fake.write(11, "two")
+        await fake.wait_for(lambda: fake.texts(11) == ["you said: one", "you said: two"])
+        await second.aclose()
+        [found] = await describe_channels(Home(home, database=url))
+        assert (found.state, found.basis) == ("set", "recorded")
+        assert "no server holds the connection (probed); the last one recorded: stopped since" in found.found

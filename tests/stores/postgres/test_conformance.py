@@ -11,9 +11,6 @@ from treadle.testing.conformance.store import StoreCheck
 
 
 @pytest.mark.parametrize("check", named(STORE_CHECKS))
-def test_postgresql_keeps_the_contract_of_stores(check: StoreCheck, url: str) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(HANG_SECONDS):
-            await check(OnServer(url))
-
-    asyncio.run(bounded())
+async def test_postgresql_keeps_the_contract_of_stores(check: StoreCheck, url: str) -> None:
+    async with asyncio.timeout(HANG_SECONDS):
+        await check(OnServer(url))

@@ -125,80 +125,71 @@ async def events_of(url: str) -> Any:
 # ── In doubt ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_commit_whose_answer_is_lost_is_not_made_again(url: str, folder: Path) -> None:
+async def test_a_commit_whose_answer_is_lost_is_not_made_again(url: str, folder: Path) -> None:
     """The server has committed when the connection breaks: the batch is sent again, and answered as it was."""
 
-    async def scenario() -> None:
-        async with open_process_over_wire(url, folder) as process:
-            claim = await process.claimed("s")
-            later = await process.submit("s")
-            process.told.events.clear()
-            process.wire.on_reply = once(b'"accepted"')
-            advanced = await process.advance(claim, 2, [make_step(1)], [make_step(2)])
-            assert (advanced.accepted, advanced.sequence) == (True, 4)
-            assert [sequence for sequence, _, _ in process.told.list_published(claim.origin.run_id)] == [3, 4], (
-                "told once"
-            )
-            process.wire.on_reply = once(b'"accepted"')
-            assert (await process.end(claim, 4)).accepted, "an end is not taken for one by another"
-            assert await process.types(claim.origin.run_id) == [*OPENING, "step_start", "step_start", "run_end"]
-            process.wire.on_reply = once(b'"lost"')
-            again = await process.claim(later)
-            assert (again.epoch, again.death) == (1, None), "it is ours, and was claimed once"
-            process.wire.on_reply = once(b'"accepted"')
-            released = await process.advance(again, 2, release=Release("interrupted"))
-            assert released.accepted, "a release without any event either"
-
-    run(scenario())
+    async with open_process_over_wire(url, folder) as process:
+        claim = await process.claimed("s")
+        later = await process.submit("s")
+        process.told.events.clear()
+        process.wire.on_reply = once(b'"accepted"')
+        advanced = await process.advance(claim, 2, [make_step(1)], [make_step(2)])
+        assert (advanced.accepted, advanced.sequence) == (True, 4)
+        assert [sequence for sequence, _, _ in process.told.list_published(claim.origin.run_id)] == [3, 4], (
+            "told once"
+        )
+        process.wire.on_reply = once(b'"accepted"')
+        assert (await process.end(claim, 4)).accepted, "an end is not taken for one by another"
+        assert await process.types(claim.origin.run_id) == [*OPENING, "step_start", "step_start", "run_end"]
+        process.wire.on_reply = once(b'"lost"')
+        again = await process.claim(later)
+        assert (again.epoch, again.death) == (1, None), "it is ours, and was claimed once"
+        process.wire.on_reply = once(b'"accepted"')
+        released = await process.advance(again, 2, release=Release("interrupted"))
+        assert released.accepted, "a release without any event either"
 
 
-def test_a_commit_that_did_not_reach_the_server_is_repeated(url: str, folder: Path) -> None:
-    async def scenario() -> None:
-        async with open_process_over_wire(url, folder) as process:
-            claim = await process.claimed()
-            process.wire.on_request = once(b'"advance"')
-            assert (await process.advance(claim, 2, [make_step(1)])).sequence == 3
-            process.wire.on_request = once(b'"submit"')
-            run_id = await process.submit()
-            process.wire.on_reply = once(b'"new"')
-            assert await process.steer(run_id) == 3
-            assert await process.types(run_id) == [*OPENING, "message_steered"]
-            assert process.told.deliveries == [run_id]
-
-    run(scenario())
+async def test_a_commit_that_did_not_reach_the_server_is_repeated(url: str, folder: Path) -> None:
+    async with open_process_over_wire(url, folder) as process:
+        claim = await process.claimed()
+        process.wire.on_request = once(b'"advance"')
+        assert (await process.advance(claim, 2, [make_step(1)])).sequence == 3
+        process.wire.on_request = once(b'"submit"')
+        run_id = await process.submit()
+        process.wire.on_reply = once(b'"new"')
+        assert await process.steer(run_id) == 3
+        assert await process.types(run_id) == [*OPENING, "message_steered"]
+        assert process.told.deliveries == [run_id]
 
 
-def test_a_late_batch_is_not_applied_twice(url: str) -> None:
+async def test_a_late_batch_is_not_applied_twice(url: str) -> None:
     """The copy that was on the wire when the connection broke gets there after the one that was sent for it."""
 
-    async def scenario() -> None:
-        async with process_on(url) as process:
-            claim = await process.claimed()
-            sent: list[tuple[str, tuple[Any, ...]]] = []
-            asking = process.writer._connection  # pyright: ignore[reportPrivateUsage] -- to hear what it is told
-            assert asking is not None
-            fetchval = asking.fetchval
+    async with process_on(url) as process:
+        claim = await process.claimed()
+        sent: list[tuple[str, tuple[Any, ...]]] = []
+        asking = process.writer._connection  # pyright: ignore[reportPrivateUsage] -- to hear what it is told
+        assert asking is not None
+        fetchval = asking.fetchval
 
-            class Overheard:
-                async def fetchval(self, query: str, *args: Any, **more: Any) -> Any:
-                    sent.append((query, args))
-                    return await fetchval(query, *args, **more)
+        class Overheard:
+            async def fetchval(self, query: str, *args: Any, **more: Any) -> Any:
+                sent.append((query, args))
+                return await fetchval(query, *args, **more)
 
-                def __getattr__(self, name: str) -> Any:
-                    return getattr(asking, name)
+            def __getattr__(self, name: str) -> Any:
+                return getattr(asking, name)
 
-            process.writer._connection = Overheard()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue] -- likewise
-            await process.advance(claim, 2, [make_step(1)])
-            other = await open_connection(url, 10, {"search_path": "treadle"})
-            query, args = sent[0]
-            assert await other.fetchval(query, *args) == "[true]", "answered as it was"
-            await process.advance(claim, 3, [make_step(2)])
-            with pytest.raises(Exception, match="is the last one here"):
-                await other.fetchval(query, *args)
-            await other.close()
-            assert await process.types(claim.origin.run_id) == [*OPENING, "step_start", "step_start"]
-
-    run(scenario())
+        process.writer._connection = Overheard()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue] -- likewise
+        await process.advance(claim, 2, [make_step(1)])
+        other = await open_connection(url, 10, {"search_path": "treadle"})
+        query, args = sent[0]
+        assert await other.fetchval(query, *args) == "[true]", "answered as it was"
+        await process.advance(claim, 3, [make_step(2)])
+        with pytest.raises(Exception, match="is the last one here"):
+            await other.fetchval(query, *args)
+        await other.close()
+        assert await process.types(claim.origin.run_id) == [*OPENING, "step_start", "step_start"]
 
 
 @pytest.mark.usefixtures("quick")
@@ -307,7 +298,7 @@ def test_a_store_can_be_closed_while_the_server_is_unreachable(url: str, folder:
 
 
 @pytest.mark.parametrize("how", ["fast", "immediate"])
-def test_work_in_progress_survives_a_restart_of_the_database_server(how: str, folder: Path) -> None:
+async def test_work_in_progress_survives_a_restart_of_the_database_server(how: str, folder: Path) -> None:
     """A real one: what was acknowledged is there, what was on its way gets there, once."""
     server = start(folder / "data")
 
@@ -335,7 +326,7 @@ def test_work_in_progress_survives_a_restart_of_the_database_server(how: str, fo
                 assert len(events) == 42 > before[claim.origin.run_id]
 
     try:
-        asyncio.run(asyncio.wait_for(scenario(), HANG_SECONDS))
+        await scenario()
     finally:
         server.cleanup()
 
@@ -424,78 +415,66 @@ def test_a_full_disk_refuses_new_work_and_keeps_work_in_progress(url: str) -> No
     run(scenario())
 
 
-def test_two_processes_with_overlapping_batches_do_not_deadlock(url: str) -> None:
+async def test_two_processes_with_overlapping_batches_do_not_deadlock(url: str) -> None:
     """Runs of both, told of each other in both orders, in batches that overlap."""
 
-    async def scenario() -> None:
-        async with process_on(url) as one, process_on(url) as two:
-            claims = [await one.claimed() for _ in range(12)]
-            runs = [claim.origin.run_id for claim in claims]
+    async with process_on(url) as one, process_on(url) as two:
+        claims = [await one.claimed() for _ in range(12)]
+        runs = [claim.origin.run_id for claim in claims]
 
-            async def steer(process: StoreProcess, turn: int) -> None:
-                order = runs if process is one else runs[::-1]
-                await asyncio.gather(*(process.steer(run_id, f"{id(process)} {turn}") for run_id in order))
+        async def steer(process: StoreProcess, turn: int) -> None:
+            order = runs if process is one else runs[::-1]
+            await asyncio.gather(*(process.steer(run_id, f"{id(process)} {turn}") for run_id in order))
 
-            for turn in range(10):
-                await asyncio.gather(steer(one, turn), steer(two, turn))
-            for run_id in runs:
-                assert len(await one.gapless(run_id)) == 22
-
-    run(scenario())
+        for turn in range(10):
+            await asyncio.gather(steer(one, turn), steer(two, turn))
+        for run_id in runs:
+            assert len(await one.gapless(run_id)) == 22
 
 
 # ── Beyond repair ──────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_database_that_lost_acknowledged_data_stops_the_store(url: str) -> None:
+async def test_a_database_that_lost_acknowledged_data_stops_the_store(url: str) -> None:
     """As after a failover to a standby that was behind, or a restored backup."""
 
-    async def scenario() -> None:
-        async with process_on(url) as process:
-            claim = await process.claimed()
-            await process.advance(claim, 2, [make_step(1)])
-            await tell(url, "UPDATE treadle.writers SET batch = batch - 1")
-            with pytest.raises(StoreLost, match="Start it again"):
-                await process.advance(claim, 3, [make_step(2)])
-            with pytest.raises(StoreLost):
-                await process.submit()
-            [error] = process.told.errors
-            assert isinstance(error, StoreLost)
-
-    run(scenario())
+    async with process_on(url) as process:
+        claim = await process.claimed()
+        await process.advance(claim, 2, [make_step(1)])
+        await tell(url, "UPDATE treadle.writers SET batch = batch - 1")
+        with pytest.raises(StoreLost, match="Start it again"):
+            await process.advance(claim, 3, [make_step(2)])
+        with pytest.raises(StoreLost):
+            await process.submit()
+        [error] = process.told.errors
+        assert isinstance(error, StoreLost)
 
 
-def test_an_expired_writer_registers_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_expired_writer_registers_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batching, "WRITER_EXPIRY_SECONDS", 0.0)
 
-    async def scenario() -> None:
-        async with process_on(url) as process:
-            claim = await process.claimed()
-            await tell(url, "UPDATE treadle.writers SET at = 0")
-            async with process_on(url) as other:
-                await other.store.submit(Origin(RunId("run_x"), SessionId("x"), AgentId("a")), other.opening())
-            assert (await process.advance(claim, 2, [make_step(1)])).sequence == 3
-            assert (await process.advance(claim, 3, [make_step(2)])).sequence == 4
-
-    run(scenario())
+    async with process_on(url) as process:
+        claim = await process.claimed()
+        await tell(url, "UPDATE treadle.writers SET at = 0")
+        async with process_on(url) as other:
+            await other.store.submit(Origin(RunId("run_x"), SessionId("x"), AgentId("a")), other.opening())
+        assert (await process.advance(claim, 2, [make_step(1)])).sequence == 3
+        assert (await process.advance(claim, 3, [make_step(2)])).sequence == 4
 
 
-def test_an_append_that_cannot_be_stored_fails_alone_and_is_named(url: str) -> None:
-    async def scenario() -> None:
-        async with process_on(url) as process:
-            good, bad = await process.claimed(), await process.claimed()
-            odd = Draft(EventId("evt_\x00"), process.clock.now(), "step_start", make_step(1), b"{}")
-            attempts = (
-                process.store.advance(Advance(bad.origin.run_id, bad.epoch, 2, (odd,))),
-                process.advance(good, 2, [make_step(1)]),
-                process.store.submit(good.origin, process.opening()),
-            )
-            first, fine, twice = await asyncio.gather(*attempts, return_exceptions=True)
-            assert isinstance(first, StoreError)
-            assert isinstance(twice, StoreError)
-            assert "runs_run_id_key" in str(twice)
-            assert not isinstance(fine, BaseException)
-            assert await events_of(url) == 5
-            assert (await process.advance(bad, 2, [make_step(1)])).sequence == 3
-
-    run(scenario())
+async def test_an_append_that_cannot_be_stored_fails_alone_and_is_named(url: str) -> None:
+    async with process_on(url) as process:
+        good, bad = await process.claimed(), await process.claimed()
+        odd = Draft(EventId("evt_\x00"), process.clock.now(), "step_start", make_step(1), b"{}")
+        attempts = (
+            process.store.advance(Advance(bad.origin.run_id, bad.epoch, 2, (odd,))),
+            process.advance(good, 2, [make_step(1)]),
+            process.store.submit(good.origin, process.opening()),
+        )
+        first, fine, twice = await asyncio.gather(*attempts, return_exceptions=True)
+        assert isinstance(first, StoreError)
+        assert isinstance(twice, StoreError)
+        assert "runs_run_id_key" in str(twice)
+        assert not isinstance(fine, BaseException)
+        assert await events_of(url) == 5
+        assert (await process.advance(bad, 2, [make_step(1)])).sequence == 3

@@ -1,6 +1,5 @@
 """The record that is kept with a summary, on PostgreSQL: a compacted session continues in another process."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +49,7 @@ def remember(request: ModelRequest) -> ScriptStep:
     return ask(call("recall", "k1", call_id=USER_MESSAGES), call("recall", "k2", call_id="r1"), usage=UNCOUNTED)
 
 
-def test_the_record_and_what_it_recalls_reach_another_process(url: str, tmp_path: Path) -> None:
+async def test_the_record_and_what_it_recalls_reach_another_process(url: str, tmp_path: Path) -> None:
     workspace = tmp_path / "work"
     workspace.mkdir()
     (workspace / "a.txt").write_text("the content of the file\n")
@@ -66,22 +65,19 @@ def test_the_record_and_what_it_recalls_reach_another_process(url: str, tmp_path
         "limits": {"context_window": 20_000},
     }
 
-    async def scenario() -> dict[str, str]:
-        async with engine(url, tmp_path, FunctionModel(work)) as here:
-            result = await here.run(agent(**settings), "Hello.")
-            for message in (LONG, "Look around."):
-                result = await here.run(agent(**settings), message, session=result.session_id)
-            assert result.outcome == "completed", result.reason
-            events = [event.data for event in await journal(here, result.run_id)]
-            [compacted] = [data for data in events if isinstance(data, ContextCompacted)]
-            assert DEMAND in compacted.record
-        async with engine(url, tmp_path, FunctionModel(second)) as there:
-            again = await there.run(agent(**settings), "What must you not do?", session=result.session_id)
-            assert again.text == "I know."
-            events = [event.data for event in await journal(there, again.run_id)]
-            return {data.call_id: data.content for data in events if isinstance(data, ToolCallEnd)}
-
-    recalled = asyncio.run(scenario())
+    async with engine(url, tmp_path, FunctionModel(work)) as here:
+        result = await here.run(agent(**settings), "Hello.")
+        for message in (LONG, "Look around."):
+            result = await here.run(agent(**settings), message, session=result.session_id)
+        assert result.outcome == "completed", result.reason
+        events = [event.data for event in await journal(here, result.run_id)]
+        [compacted] = [data for data in events if isinstance(data, ContextCompacted)]
+        assert DEMAND in compacted.record
+    async with engine(url, tmp_path, FunctionModel(second)) as there:
+        again = await there.run(agent(**settings), "What must you not do?", session=result.session_id)
+        assert again.text == "I know."
+        events = [event.data for event in await journal(there, again.run_id)]
+        recalled = {data.call_id: data.content for data in events if isinstance(data, ToolCallEnd)}
     assert DEMAND in seen[0]
     assert LONG not in seen[0]
     assert f'recall(call_id="{USER_MESSAGES}")' in seen[0]

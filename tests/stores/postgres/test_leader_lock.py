@@ -35,23 +35,22 @@ async def take_lock(url: str, name: str, holders: list[str], begun: asyncio.Even
         await database.close()
 
 
-def test_one_process_holds_the_lock_and_the_next_takes_over(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_process_holds_the_lock_and_the_next_takes_over(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(leader_lock, "POLL_INTERVAL_SECONDS", 0.02)
 
-    async def scenario() -> None:
-        holders, begun = list[str](), asyncio.Event()
-        async with asyncio.timeout(HANG_SECONDS), AsyncExitStack() as opened:
-            async with take_lock(url, "first", holders, begun):
-                await begun.wait()
-                await opened.enter_async_context(take_lock(url, "second", holders, begun))
-                await asyncio.sleep(0.1)
-                assert holders == ["first"]
-                begun.clear()
+    holders, begun = list[str](), asyncio.Event()
+    async with asyncio.timeout(HANG_SECONDS), AsyncExitStack() as opened:
+        async with take_lock(url, "first", holders, begun):
             await begun.wait()
-            assert holders == ["second"]
+            await opened.enter_async_context(take_lock(url, "second", holders, begun))
+            await asyncio.sleep(0.1)
+            assert holders == ["first"]
             begun.clear()
-            await tell(url, CUT + "locktype = 'advisory'")
-            await begun.wait()
-            assert holders == ["second"], "it has stopped, and begun anew with another connection"
-
-    asyncio.run(scenario())
+        await begun.wait()
+        assert holders == ["second"]
+        begun.clear()
+        await tell(url, CUT + "locktype = 'advisory'")
+        await begun.wait()
+        assert holders == ["second"], "it has stopped, and begun anew with another connection"

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -122,14 +121,6 @@ def count_tables(path: str) -> dict[str, int]:
         return {table.name: db.execute(table.select_count).fetchall()[0][0] for table in TABLES}
 
 
-def run(scenario: Any) -> Any:
-    async def bounded() -> Any:
-        async with asyncio.timeout(HANG_SECONDS):
-            return await scenario
-
-    return asyncio.run(bounded())
-
-
 async def schemas(url: str) -> set[str]:
     connection = await open_connection(url, 10, {})
     try:
@@ -189,18 +180,18 @@ def test_every_table_is_migrated(home: str) -> None:
     )
 
 
-def test_a_home_is_migrated_with_its_whole_history(home: str, bare: str) -> None:
+async def test_a_home_is_migrated_with_its_whole_history(home: str, bare: str) -> None:
     told: list[tuple[str, int, int]] = []
     before = count_tables(home)
-    moved = run(migrate_database(home, bare, lambda table, done, total: told.append((table, done, total))))
+    moved = await migrate_database(home, bare, lambda table, done, total: told.append((table, done, total)))
     assert dict(moved.tables) == before == count_tables(home)
     assert moved.rows == sum(before.values())
     assert {table: done for table, done, total in told if done == total} == before
-    assert run(schemas(bare)) == {"treadle"}
-    run(check_target(bare, KeptOnFile(Path(home).parent)))
+    assert await schemas(bare) == {"treadle"}
+    await check_target(bare, KeptOnFile(Path(home).parent))
 
 
-def test_an_interrupted_migration_resumes_where_it_stopped(
+async def test_an_interrupted_migration_resumes_where_it_stopped(
     home: str, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The target was opened once and is empty."""
@@ -221,16 +212,16 @@ def test_an_interrupted_migration_resumes_where_it_stopped(
     times = 0
     while True:
         try:
-            moved = run(migrate_database(home, url, one_more(len(parts))))
+            moved = await migrate_database(home, url, one_more(len(parts)))
         except MigrationStopped:
             times += 1
-            assert run(schemas(url)) == {"treadle", "treadle_moving"}
+            assert await schemas(url) == {"treadle", "treadle_moving"}
         else:
             break
     assert times > 5
     assert dict(moved.tables) == count_tables(home)
-    assert run(schemas(url)) == {"treadle"}
-    run(check_target(url, KeptOnFile(Path(home).parent)))
+    assert await schemas(url) == {"treadle"}
+    await check_target(url, KeptOnFile(Path(home).parent))
 
 
 KILLED = """
@@ -246,117 +237,117 @@ asyncio.run(moving.migrate_database(sys.argv[1], sys.argv[2], die))
 """
 
 
-def test_a_killed_migration_resumes_where_it_stopped(home: str, bare: str) -> None:
-    killed = subprocess.run([sys.executable, "-c", KILLED, home, bare], timeout=HANG_SECONDS, check=False)
+def migrate_until_killed(home: str, url: str) -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED, home, url], timeout=HANG_SECONDS, check=False)
     assert killed.returncode == -signal.SIGKILL
+
+
+async def test_a_killed_migration_resumes_where_it_stopped(home: str, bare: str) -> None:
+    migrate_until_killed(home, bare)
     told: dict[str, int] = {}
 
     def first_told(table: str, done: int, _: int) -> None:
         told.setdefault(table, done)
 
-    moved = run(migrate_database(home, bare, first_told))
+    moved = await migrate_database(home, bare, first_told)
     assert (told["runs"], told["events"], told["said"]) == (count_tables(home)["runs"], 6, 0), "from where it was"
     assert dict(moved.tables) == count_tables(home)
 
 
-def test_a_target_that_is_not_empty_is_left_alone(home: str, url: str) -> None:
-    asyncio.run(tell(url, "INSERT INTO treadle.agents VALUES ('agt_1', 'ada')"))
+async def test_a_target_that_is_not_empty_is_left_alone(home: str, url: str) -> None:
+    await tell(url, "INSERT INTO treadle.agents VALUES ('agt_1', 'ada')")
     with pytest.raises(UsageError, match=r"is not empty: treadle\.agents contains rows"):
-        run(migrate_database(home, url))
-    assert run(schemas(url)) == {"treadle"}
+        await migrate_database(home, url)
+    assert await schemas(url) == {"treadle"}
 
 
-def test_a_target_that_is_used_during_the_migration_is_left_alone(home: str, bare: str) -> None:
-    async def scenario() -> None:
-        async with open_full_store(KeptOnServer(bare)) as desk:
-            await desk.submit()
-
+async def test_a_target_that_is_used_during_the_migration_is_left_alone(home: str, bare: str) -> None:
     def use(table: str, done: int, total: int) -> None:
         if table == "dead_letters" and done == total:
             raise MigrationStopped
 
     with pytest.raises(MigrationStopped):
-        run(migrate_database(home, bare, use))
-    run(scenario())
+        await migrate_database(home, bare, use)
+    async with open_full_store(KeptOnServer(bare)) as desk:
+        await desk.submit()
     with pytest.raises(UsageError, match="is not empty"):
-        run(migrate_database(home, bare))
+        await migrate_database(home, bare)
 
 
-def test_a_migration_of_another_or_changed_home_is_not_resumed(home: str, bare: str) -> None:
+async def test_a_migration_of_another_or_changed_home_is_not_resumed(home: str, bare: str) -> None:
     def stop(table: str, done: int, _: int) -> None:
         if table == "events" and done:
             raise MigrationStopped
 
     with pytest.raises(MigrationStopped):
-        run(migrate_database(home, bare, stop))
+        await migrate_database(home, bare, stop)
     with closing(open_database(home)) as db:
         db.execute("DELETE FROM events WHERE position = (SELECT max(position) FROM events)")
     with pytest.raises(UsageError, match=r"has changed since.*DROP SCHEMA treadle_moving CASCADE"):
-        run(migrate_database(home, bare))
-    asyncio.run(tell(bare, "DROP SCHEMA treadle_moving CASCADE"))
-    run(migrate_database(home, bare))
+        await migrate_database(home, bare)
+    await tell(bare, "DROP SCHEMA treadle_moving CASCADE")
+    await migrate_database(home, bare)
 
 
-def test_a_copy_that_differs_is_not_published(home: str, bare: str) -> None:
+async def test_a_copy_that_differs_is_not_published(home: str, bare: str) -> None:
     def stop(table: str, _: int, __: int) -> None:
         if table == "hooks":
             raise MigrationStopped
 
     with pytest.raises(MigrationStopped):
-        run(migrate_database(home, bare, stop))
+        await migrate_database(home, bare, stop)
     spoils = (
         "CREATE FUNCTION treadle_moving.spoils() RETURNS TRIGGER LANGUAGE plpgsql AS $$ "
         "BEGIN NEW.name := 'another'; RETURN NEW; END $$",
         "CREATE TRIGGER spoils BEFORE INSERT ON treadle_moving.hooks FOR EACH ROW "
         "EXECUTE FUNCTION treadle_moving.spoils()",
     )
-    asyncio.run(tell(bare, *spoils))
+    await tell(bare, *spoils)
     with pytest.raises(StoreDamaged, match="The copy of hooks differs from"):
-        run(migrate_database(home, bare))
-    assert run(schemas(bare)) == {"treadle_moving"}
+        await migrate_database(home, bare)
+    assert await schemas(bare) == {"treadle_moving"}
 
 
-def test_a_source_that_is_owned_or_missing_is_refused(home: str, bare: str) -> None:
+async def test_a_source_that_is_owned_or_missing_is_refused(home: str, bare: str) -> None:
     lock = DatabaseLock(home)
     with pytest.raises(StoreOwned, match="Nothing was migrated"):
-        run(migrate_database(home, bare))
+        await migrate_database(home, bare)
     lock.release()
     with pytest.raises(UsageError, match="There is no database at"):
-        run(migrate_database(f"{home}x", bare))
-    assert run(schemas(bare)) == set()
+        await migrate_database(f"{home}x", bare)
+    assert await schemas(bare) == set()
 
 
-def test_concurrent_migrations_to_one_target_are_refused(home: str, bare: str) -> None:
-    async def scenario() -> None:
-        other = await open_connection(bare, 10, {})
-        await other.execute(f"SELECT pg_advisory_lock({LOCK_ID})")
-        with pytest.raises(StoreError, match="Another migration"):
-            await migrate_database(home, bare)
-        await other.close()
-
-    run(scenario())
+async def test_concurrent_migrations_to_one_target_are_refused(home: str, bare: str) -> None:
+    other = await open_connection(bare, 10, {})
+    await other.execute(f"SELECT pg_advisory_lock({LOCK_ID})")
+    with pytest.raises(StoreError, match="Another migration"):
+        await migrate_database(home, bare)
+    await other.close()
 
 
 # ── As a user meets it ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_command_migrates_a_home_and_says_what_to_do_next(home: str, bare: str, tmp_path: Path) -> None:
-    done = run(Shell(tmp_path / "home")("migrate", f"sqlite:///{home}", bare))
+async def test_the_command_migrates_a_home_and_says_what_to_do_next(home: str, bare: str, tmp_path: Path) -> None:
+    done = await Shell(tmp_path / "home")("migrate", f"sqlite:///{home}", bare)
     assert (done.code, done.out) == (0, ""), done
     assert "Copied and verified, row by row: 3 runs, " in done.err
     assert "set TREADLE_DATABASE_URL" in done.err
 
 
-def test_the_report_is_available_as_json(home: str, bare: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    assert run(migrate(f"sqlite:///{home}", bare, json=True)) == 0
+async def test_the_report_is_available_as_json(
+    home: str, bare: str, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert await migrate(f"sqlite:///{home}", bare, json=True) == 0
     told = msgspec.json.decode(capsysbinary.readouterr().out)
     assert (told["tables"], told["rows"]) == (count_tables(home), sum(count_tables(home).values()))
 
 
-def test_only_migrations_from_sqlite_to_postgresql_are_accepted(home: str, bare: str) -> None:
+async def test_only_migrations_from_sqlite_to_postgresql_are_accepted(home: str, bare: str) -> None:
     with pytest.raises(UsageError, match="cannot be migrated; accepted: sqlite:///PATH"):
-        run(migrate(bare, bare, json=False))
+        await migrate(bare, bare, json=False)
     with pytest.raises(UsageError, match=r"`postgresql://ada@host/x` cannot be migrated"):
-        run(migrate("postgresql://ada:p%40ss@host/x", bare, json=False))
+        await migrate("postgresql://ada:p%40ss@host/x", bare, json=False)
     with pytest.raises(UsageError, match="accepted: postgresql://USER@HOST"):
-        run(migrate(f"sqlite:///{home}", f"sqlite:///{home}x", json=False))
+        await migrate(f"sqlite:///{home}", f"sqlite:///{home}x", json=False)

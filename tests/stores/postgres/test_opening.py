@@ -37,26 +37,23 @@ async def opened(url: str) -> None:
     await (await open_database(url)).close()
 
 
-def test_an_empty_database_is_initialised(bare: str) -> None:
-    asyncio.run(opened(bare))
-    assert asyncio.run(ask(bare, "SELECT max(version) FROM schema_versions")) == current_version()
-    assert asyncio.run(ask(bare, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")) == 0
+async def test_an_empty_database_is_initialised(bare: str) -> None:
+    await opened(bare)
+    assert await ask(bare, "SELECT max(version) FROM schema_versions") == current_version()
+    assert await ask(bare, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == 0
 
 
-def test_concurrent_migrations_run_once(bare: str) -> None:
-    async def scenario() -> None:
-        await asyncio.gather(*(migrate(bare) for _ in range(5)))
-
-    asyncio.run(scenario())
-    assert asyncio.run(ask(bare, "SELECT count(*) FROM schema_versions")) == 1
+async def test_concurrent_migrations_run_once(bare: str) -> None:
+    await asyncio.gather(*(migrate(bare) for _ in range(5)))
+    assert await ask(bare, "SELECT count(*) FROM schema_versions") == 1
 
 
-def test_a_failed_migration_leaves_no_schema(bare: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_migration_leaves_no_schema(bare: str, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = [*load_migrations(), "CREATE TABLE more (x INTEGER); SELECT 1 / 0"]
     monkeypatch.setattr("treadle.stores.postgres.schema.load_migrations", lambda: broken)
     with pytest.raises(StoreError, match="division by zero"):
-        asyncio.run(migrate(bare))
-    assert asyncio.run(ask(bare, "SELECT count(*) FROM pg_namespace WHERE nspname = 'treadle'")) == 0
+        await migrate(bare)
+    assert await ask(bare, "SELECT count(*) FROM pg_namespace WHERE nspname = 'treadle'") == 0
 
 
 MADE = """
@@ -70,24 +67,24 @@ SELECT string_agg(what, E'\\n' ORDER BY what) FROM (
 LATER = "ALTER TABLE runs ADD COLUMN colour TEXT NOT NULL DEFAULT 'blue'"
 
 
-def test_a_later_migration_changes_a_database_of_the_baseline_and_keeps_its_rows(
+async def test_a_later_migration_changes_a_database_of_the_baseline_and_keeps_its_rows(
     bare: str, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To what a new database has, and nothing else."""
-    asyncio.run(tell(url, "INSERT INTO treadle.agents VALUES ('agt_1', 'ada')"))
+    await tell(url, "INSERT INTO treadle.agents VALUES ('agt_1', 'ada')")
     [baseline, *_] = load_migrations()
     monkeypatch.setattr("treadle.stores.postgres.schema.load_migrations", lambda: [baseline, LATER])
-    asyncio.run(opened(bare))
-    wanted = asyncio.run(ask(bare, MADE))
+    await opened(bare)
+    wanted = await ask(bare, MADE)
     assert "runs.colour text NO 'blue'::text" in wanted
-    assert asyncio.run(ask(url, MADE)) != wanted
-    asyncio.run(opened(url))
-    assert asyncio.run(ask(url, "SELECT max(version) FROM schema_versions")) == BASELINE_VERSION + 1
-    assert asyncio.run(ask(url, MADE)) == wanted
-    assert asyncio.run(ask(url, "SELECT name FROM agents")) == "ada"
+    assert await ask(url, MADE) != wanted
+    await opened(url)
+    assert await ask(url, "SELECT max(version) FROM schema_versions") == BASELINE_VERSION + 1
+    assert await ask(url, MADE) == wanted
+    assert await ask(url, "SELECT name FROM agents") == "ada"
     monkeypatch.setattr("treadle.stores.postgres.schema.load_migrations", lambda: [baseline])
     with pytest.raises(StoreNewer, match=f"schema version {BASELINE_VERSION + 1}; this one supports"):
-        asyncio.run(opened(url))
+        await opened(url)
 
 
 async def read_all(url: str) -> dict[str, str]:
@@ -98,113 +95,111 @@ async def read_all(url: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("version", [1, BASELINE_VERSION - 1])
-def test_a_database_from_before_the_baseline_is_refused_and_left_alone(url: str, version: int) -> None:
-    asyncio.run(
-        tell(
-            url,
-            "INSERT INTO treadle.agents VALUES ('agt_1', 'ada')",
-            f"UPDATE treadle.schema_versions SET version = {version:d}, functions = 'other'",  # noqa: S608 -- a number
-        )
+async def test_a_database_from_before_the_baseline_is_refused_and_left_alone(url: str, version: int) -> None:
+    await tell(
+        url,
+        "INSERT INTO treadle.agents VALUES ('agt_1', 'ada')",
+        f"UPDATE treadle.schema_versions SET version = {version:d}, functions = 'other'",  # noqa: S608 -- a number
     )
-    before = asyncio.run(ask(url, MADE)), asyncio.run(read_all(url))
+    before = await ask(url, MADE), await read_all(url)
     assert before[1]["agents"] == "(agt_1,ada,running)"
     for scenario in (opened(url), migrate(url), read_server_facts(url, 1)):
         with pytest.raises(StoreOutdated) as refused:
-            asyncio.run(scenario)
+            await scenario
         assert f"{redact_url(url)} is from before the first release (schema version {version})" in str(
             refused.value
         )
         assert f"Check out commit {LAST_COMMIT_BEFORE_BASELINE} " in str(refused.value)
-    assert (asyncio.run(ask(url, MADE)), asyncio.run(read_all(url))) == before
+    assert (await ask(url, MADE), await read_all(url)) == before
 
 
-def test_a_later_version_is_refused(url: str) -> None:
-    asyncio.run(tell(url, "INSERT INTO treadle.schema_versions VALUES (99, '')"))
+async def test_a_later_version_is_refused(url: str) -> None:
+    await tell(url, "INSERT INTO treadle.schema_versions VALUES (99, '')")
     with pytest.raises(StoreNewer, match="schema version 99"):
-        asyncio.run(opened(url))
+        await opened(url)
 
 
-def test_changed_functions_are_replaced(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_changed_functions_are_replaced(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     more = load_functions() + "\nCREATE FUNCTION greet() RETURNS TEXT LANGUAGE sql AS $$ SELECT 'hello' $$;"
     monkeypatch.setattr("treadle.stores.postgres.schema.load_functions", lambda: more)
-    asyncio.run(opened(url))
-    assert asyncio.run(ask(url, "SELECT greet()")) == "hello"
+    await opened(url)
+    assert await ask(url, "SELECT greet()") == "hello"
 
 
-def test_an_unreachable_server_is_reported(tmp_path: Path) -> None:
+async def test_an_unreachable_server_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreAway, match=r"ada@127\.0\.0\.1:1/x cannot be reached.*TREADLE_DATABASE_URL"):
-        asyncio.run(opened("postgresql://ada:secret@127.0.0.1:1/x"))
+        await opened("postgresql://ada:secret@127.0.0.1:1/x")
     with pytest.raises(StoreAway, match="cannot be reached"):
-        asyncio.run(opened(f"postgresql://ada@/x?host={tmp_path}"))
+        await opened(f"postgresql://ada@/x?host={tmp_path}")
 
 
-def test_a_missing_database_is_reported(url: str) -> None:
+async def test_a_missing_database_is_reported(url: str) -> None:
     with pytest.raises(StoreError, match="createdb nowhere"):
-        asyncio.run(opened(of_database(url, "nowhere")))
+        await opened(of_database(url, "nowhere"))
 
 
-def test_the_default_database_name_is_the_user_and_the_password_is_not_shown(bare: str) -> None:
-    asyncio.run(tell(bare, "DROP ROLE IF EXISTS treadle_lost", "CREATE ROLE treadle_lost LOGIN PASSWORD 'canary'"))
+async def test_the_default_database_name_is_the_user_and_the_password_is_not_shown(bare: str) -> None:
+    await tell(bare, "DROP ROLE IF EXISTS treadle_lost", "CREATE ROLE treadle_lost LOGIN PASSWORD 'canary'")
     lost = of_user(urlsplit(bare)._replace(path="").geturl(), "treadle_lost", "canary")
     try:
         with pytest.raises(StoreError, match="createdb treadle_lost") as refused:
-            asyncio.run(opened(lost))
+            await opened(lost)
         assert "canary" not in str(refused.value)
     finally:
-        asyncio.run(tell(bare, "DROP ROLE treadle_lost"))
+        await tell(bare, "DROP ROLE treadle_lost")
 
 
-def test_a_rejected_login_is_reported(url: str) -> None:
+async def test_a_rejected_login_is_reported(url: str) -> None:
     nobody = of_user(url, "nobody", "secret")
     with pytest.raises(StoreError, match="rejected the connection") as refused:
-        asyncio.run(opened(nobody))
+        await opened(nobody)
     assert "secret" not in str(refused.value)
 
 
-def test_missing_rights_of_the_user_are_named(bare: str) -> None:
-    asyncio.run(tell(bare, "DROP ROLE IF EXISTS treadle_guest", "CREATE ROLE treadle_guest LOGIN PASSWORD 'x'"))
+async def test_missing_rights_of_the_user_are_named(bare: str) -> None:
+    await tell(bare, "DROP ROLE IF EXISTS treadle_guest", "CREATE ROLE treadle_guest LOGIN PASSWORD 'x'")
     guest = of_user(bare, "treadle_guest", "x")
     try:
         for scenario in (opened(guest), read_server_facts(guest, 1)):
             with pytest.raises(
                 StoreError, match=r"Make the user the owner of the database, or of its schema treadle"
             ):
-                asyncio.run(scenario)
-        asyncio.run(tell(bare, "CREATE SCHEMA treadle AUTHORIZATION treadle_guest"))
-        assert asyncio.run(read_server_facts(guest, 1))[0] is None
-        asyncio.run(opened(guest))
-        facts, *_ = asyncio.run(read_server_facts(guest, 1))
+                await scenario
+        await tell(bare, "CREATE SCHEMA treadle AUTHORIZATION treadle_guest")
+        assert (await read_server_facts(guest, 1))[0] is None
+        await opened(guest)
+        facts, *_ = await read_server_facts(guest, 1)
         assert facts is not None
     finally:
-        asyncio.run(tell(bare, "DROP OWNED BY treadle_guest", "DROP ROLE treadle_guest"))
+        await tell(bare, "DROP OWNED BY treadle_guest", "DROP ROLE treadle_guest")
 
 
-def test_an_old_server_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_old_server_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connecting, "MIN_SERVER_VERSION", 99)
     with pytest.raises(StoreError, match="needs 99 or newer"):
-        asyncio.run(opened(url))
+        await opened(url)
 
 
 @pytest.mark.parametrize(
     "url", ["postgresql://host:port/x", "postgresql://127.0.0.1:99999/x", "postgresql://[::1/x"]
 )
-def test_an_invalid_url_is_reported(url: str) -> None:
+async def test_an_invalid_url_is_reported(url: str) -> None:
     with pytest.raises(UsageError, match="accepted: postgresql://"):
-        asyncio.run(opened(url))
+        await opened(url)
 
 
 @pytest.mark.parametrize("sign", ["/", "?", "#", "@"])
-def test_a_password_with_a_reserved_character_is_not_shown(sign: str) -> None:
+async def test_a_password_with_a_reserved_character_is_not_shown(sign: str) -> None:
     url = f"postgresql://ada:canary{sign}canary@host/x"
     for scenario in (opened(url), read_server_facts(url, 1)):
         with pytest.raises(UsageError, match=r"`postgresql://ada@host/x` is not a database URL.* %2F") as told:
-            asyncio.run(scenario)
+            await scenario
         assert "canary" not in str(told.value)
 
 
-def test_commits_are_synchronous_whatever_the_server_settings(url: str) -> None:
+async def test_commits_are_synchronous_whatever_the_server_settings(url: str) -> None:
     name = urlsplit(url).path.lstrip("/")
-    asyncio.run(tell(url, f"ALTER DATABASE {name} SET synchronous_commit = off"))
+    await tell(url, f"ALTER DATABASE {name} SET synchronous_commit = off")
 
     async def setting() -> Any:
         connection = await connecting.connect(url)
@@ -213,7 +208,7 @@ def test_commits_are_synchronous_whatever_the_server_settings(url: str) -> None:
         finally:
             await connection.close()
 
-    assert asyncio.run(setting()) == "on"
+    assert await setting() == "on"
 
 
 def test_a_password_is_never_shown() -> None:

@@ -12,9 +12,6 @@ from treadle.testing.conformance.store_harness import FullStoreCheck
 
 
 @pytest.mark.parametrize("check", named(KEPT_CHECKS))
-def test_postgresql_keeps_the_contracts_of_the_other_stores(check: FullStoreCheck, url: str) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(HANG_SECONDS):
-            await check(KeptOnServer(url))
-
-    asyncio.run(bounded())
+async def test_postgresql_keeps_the_contracts_of_the_other_stores(check: FullStoreCheck, url: str) -> None:
+    async with asyncio.timeout(HANG_SECONDS):
+        await check(KeptOnServer(url))

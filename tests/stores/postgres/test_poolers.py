@@ -1,6 +1,5 @@
 """PostgreSQL behind pgbouncer, durable commits, servers that accept no writes, and certificates."""
 
-import asyncio
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,7 +19,7 @@ from treadle.system.clock import SystemClock
 from treadle.testing.models import ScriptedModel, say
 
 
-def test_a_run_completes_behind_a_pooler_in_session_mode(url: str, tmp_path: Path) -> None:
+async def test_a_run_completes_behind_a_pooler_in_session_mode(url: str, tmp_path: Path) -> None:
     async def scenario(pooled: str) -> None:
         engine = create_engine(pooled, home=Home(tmp_path / "home"))
         engine.add_model("scripted", ScriptedModel(say("Done.")))
@@ -29,11 +28,11 @@ def test_a_run_completes_behind_a_pooler_in_session_mode(url: str, tmp_path: Pat
             assert await engine.context.readiness.find_fault() == ""
 
     with pgbouncer(url, "session") as pooled:
-        asyncio.run(scenario(pooled))
+        await scenario(pooled)
 
 
 @pytest.mark.parametrize("mode", ["transaction", "statement"])
-def test_a_pooler_that_shares_connections_is_refused_in_one_line(url: str, mode: str) -> None:
+async def test_a_pooler_that_shares_connections_is_refused_in_one_line(url: str, mode: str) -> None:
     async def scenario(pooled: str) -> None:
         with pytest.raises(StoreError) as refused:
             async with open_stores_readonly(pooled):
@@ -43,37 +42,31 @@ def test_a_pooler_that_shares_connections_is_refused_in_one_line(url: str, mode:
         assert "\n" not in str(refused.value)
 
     with pgbouncer(url, mode) as pooled:
-        asyncio.run(scenario(pooled))
+        await scenario(pooled)
 
 
-def test_commits_are_durable_on_every_connection_whatever_the_default(url: str) -> None:
-    async def scenario() -> None:
-        await tell(url, f"ALTER DATABASE {urlsplit(url).path.lstrip('/')} SET synchronous_commit = off")
-        connection = await connect(url)
-        assert await connection.fetchval("SHOW synchronous_commit") == "on"
-        await connection.close()
-        async with open_stores_readonly(url) as stores:
+async def test_commits_are_durable_on_every_connection_whatever_the_default(url: str) -> None:
+    await tell(url, f"ALTER DATABASE {urlsplit(url).path.lstrip('/')} SET synchronous_commit = off")
+    connection = await connect(url)
+    assert await connection.fetchval("SHOW synchronous_commit") == "on"
+    await connection.close()
+    async with open_stores_readonly(url) as stores:
+        await stores.verify_writable()
+    database = await open_without_migrating(url)  # its pool writes too
+    assert await database.run_on_connection(lambda each: each.fetchval("SHOW synchronous_commit")) == "on"
+    await database.close()
+
+
+async def test_a_database_that_accepts_no_writes_is_not_ready(url: str) -> None:
+    async with open_stores_readonly(url) as stores:
+        name = urlsplit(url).path.lstrip("/")
+        assert await Readiness(stores.verify_writable, SystemClock()).find_fault() == ""
+        await tell(url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+        await tell(
+            url,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        )
+        assert await Readiness(stores.verify_writable, SystemClock()).find_fault() != ""
+        with pytest.raises(StoreAway, match=r"accepts no writes.*default_transaction_read_only"):
             await stores.verify_writable()
-        database = await open_without_migrating(url)  # its pool writes too
-        assert await database.run_on_connection(lambda each: each.fetchval("SHOW synchronous_commit")) == "on"
-        await database.close()
-
-    asyncio.run(scenario())
-
-
-def test_a_database_that_accepts_no_writes_is_not_ready(url: str) -> None:
-    async def scenario() -> None:
-        async with open_stores_readonly(url) as stores:
-            name = urlsplit(url).path.lstrip("/")
-            assert await Readiness(stores.verify_writable, SystemClock()).find_fault() == ""
-            await tell(url, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-            await tell(
-                url,
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()",
-            )
-            assert await Readiness(stores.verify_writable, SystemClock()).find_fault() != ""
-            with pytest.raises(StoreAway, match=r"accepts no writes.*default_transaction_read_only"):
-                await stores.verify_writable()
-
-    asyncio.run(scenario())

@@ -68,7 +68,7 @@ async def tells_how_it_is(worker: str, token: str) -> None:
                     await asyncio.sleep(0.05)
 
 
-def test_a_server_accepts_a_run_and_shows_the_work_of_a_worker(url: str, tmp_path: Path) -> None:
+async def test_a_server_accepts_a_run_and_shows_the_work_of_a_worker(url: str, tmp_path: Path) -> None:
     answer = Answer([delta(content="Hello, "), PAUSE, delta(content="world."), delta(finish="stop"), DONE])
 
     async def scenario() -> None:
@@ -102,11 +102,11 @@ def test_a_server_accepts_a_run_and_shows_the_work_of_a_worker(url: str, tmp_pat
             assert "other workers continue them" in await stop_process(worker)
             await stop_process(serving)
 
-    asyncio.run(in_time(scenario()))
+    await in_time(scenario())
 
 
 @pytest.mark.skipif(NAMED in os.environ, reason="this test stands between the store and its server")
-def test_a_process_that_starts_while_the_database_is_down_waits_for_it(url: str, tmp_path: Path) -> None:
+async def test_a_process_that_starts_while_the_database_is_down_waits_for_it(url: str, tmp_path: Path) -> None:
     async def scenario(folder: Path) -> None:
         async with wire(url, folder) as (address, between):
             between.down = True
@@ -122,11 +122,11 @@ def test_a_process_that_starts_while_the_database_is_down_waits_for_it(url: str,
             await stop_process(worker)
 
     with TemporaryDirectory(prefix="wire") as short:
-        asyncio.run(in_time(scenario(Path(short))))
+        await in_time(scenario(Path(short)))
 
 
 @pytest.mark.skipif(NAMED in os.environ, reason="this test stands between the store and its server")
-def test_the_server_reports_an_unavailable_database_and_then_continues(
+async def test_the_server_reports_an_unavailable_database_and_then_continues(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (database, writer, notifications):
@@ -155,4 +155,4 @@ def test_the_server_reports_an_unavailable_database_and_then_continues(
             assert (await server.engine.wait(run_id)).text == "Done."
 
     with TemporaryDirectory(prefix="wire") as short:  # its name must do for a socket
-        asyncio.run(in_time(scenario(Path(short))))
+        await in_time(scenario(Path(short)))

@@ -1,6 +1,5 @@
 """Leases and timers go by the database's clock: those of the machines may be hours apart."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -27,30 +26,24 @@ async def machine(url: str, ids: CountingIds, name: str, now: float) -> AsyncGen
     await journal.close()
 
 
-def test_a_machine_with_a_wrong_clock_does_not_take_over_runs(url: str) -> None:
-    async def scenario() -> None:
-        ids = CountingIds()
-        async with machine(url, ids, "early", 1e9) as early, machine(url, ids, "late", 3e9) as late:
-            claim = await early.claimed()
-            run_id = claim.origin.run_id
-            with pytest.raises(NotClaimable, match="is owned by early"):
-                await late.claim(run_id)
-            assert list(await late.store.runnable()) == []
-            assert list(await early.store.renew("early")) == [run_id]
-            await tell(url, "UPDATE treadle.runs SET lease_until = extract(epoch FROM clock_timestamp()) - 0.1")
-            assert list(await early.store.runnable()) == [run_id]
-            assert (await late.claim(run_id)).death
-            await check_fenced(early.advance(claim, 2, [make_step(1)]))
-
-    asyncio.run(scenario())
+async def test_a_machine_with_a_wrong_clock_does_not_take_over_runs(url: str) -> None:
+    ids = CountingIds()
+    async with machine(url, ids, "early", 1e9) as early, machine(url, ids, "late", 3e9) as late:
+        claim = await early.claimed()
+        run_id = claim.origin.run_id
+        with pytest.raises(NotClaimable, match="is owned by early"):
+            await late.claim(run_id)
+        assert list(await late.store.runnable()) == []
+        assert list(await early.store.renew("early")) == [run_id]
+        await tell(url, "UPDATE treadle.runs SET lease_until = extract(epoch FROM clock_timestamp()) - 0.1")
+        assert list(await early.store.runnable()) == [run_id]
+        assert (await late.claim(run_id)).death
+        await check_fenced(early.advance(claim, 2, [make_step(1)]))
 
 
-def test_a_timer_is_due_by_the_databases_clock(url: str) -> None:
-    async def scenario() -> None:
-        async with machine(url, CountingIds(), "late", 3e9) as process:
-            claims = [await process.claimed() for _ in range(2)]
-            for claim, wake_at in zip(claims, (1.5e9, 2.9e9), strict=True):
-                await process.advance(claim, 2, release=Release("retry", wake_at))
-            assert list(await process.store.runnable()) == [claims[0].origin.run_id]
-
-    asyncio.run(scenario())
+async def test_a_timer_is_due_by_the_databases_clock(url: str) -> None:
+    async with machine(url, CountingIds(), "late", 3e9) as process:
+        claims = [await process.claimed() for _ in range(2)]
+        for claim, wake_at in zip(claims, (1.5e9, 2.9e9), strict=True):
+            await process.advance(claim, 2, release=Release("retry", wake_at))
+        assert list(await process.store.runnable()) == [claims[0].origin.run_id]

@@ -1,7 +1,6 @@
 """OpenAI's official client, connected to an agent with a scripted model endpoint."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +8,6 @@ from typing import Any, NamedTuple
 import openai
 
 from tests.fake_endpoint import Behaviour, FakeEndpoint
-from tests.patience import HANG_SECONDS
 from tests.surfaces.http.served_home import ServedHome, serve_home
 from treadle.api.engine import HostedEngine
 
@@ -51,13 +49,3 @@ async def talking(tmp_path: Path, *script: Behaviour, more: str = "") -> AsyncGe
         url = f"{server.url}/v1"
         async with openai.AsyncOpenAI(api_key=token, base_url=url, max_retries=0, http_client=http) as client:
             yield Talking(server, client, server.endpoint, server.engine)
-
-
-def in_time(work: Coroutine[Any, Any, None]) -> None:
-    """Run to the end, or say that it is stuck."""
-
-    async def bounded() -> None:
-        async with asyncio.timeout(HANG_SECONDS):
-            await work
-
-    asyncio.run(bounded())

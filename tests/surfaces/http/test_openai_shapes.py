@@ -11,7 +11,7 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from tests.fake_endpoint import DONE, PAUSE, Answer, Behaviour, delta, fragment, says, usage
-from tests.surfaces.http.compatible import Talking, in_time, talking
+from tests.surfaces.http.compatible import Talking, talking
 from tests.surfaces.http.served_home import wants_a_file
 
 GO: list[Any] = [{"role": "user", "content": "Go."}]
@@ -52,47 +52,38 @@ async def lines(talk: Talking, path: str, body: dict[str, Any]) -> list[str]:
 
 
 @each_scenario
-def test_chat_chunks_match_the_official_types(tmp_path: Path, scenario: str) -> None:
-    async def perform() -> None:
-        async with talking(tmp_path, *SCENARIOS[scenario], more="tools: [glob]\nfallbacks: [fake/m2]") as talk:
-            body = {"model": "one", "messages": GO, "max_tokens": 50, "stream_options": {"include_usage": True}}
-            *chunks, end = await lines(talk, CHAT, body)
-            assert end == "[DONE]"
-            if scenario == "failed":
-                assert '"error"' in chunks.pop()
-            found = [ChatCompletionChunk.model_validate_json(chunk, strict=True) for chunk in chunks]
-            assert len({chunk.id for chunk in found}) == 1
-            assert found[0].choices[0].delta.role == "assistant"
-            finished = [choice.finish_reason for chunk in found for choice in chunk.choices if choice.finish_reason]
-            assert finished == {"cut": ["length"], "failed": []}.get(scenario, ["stop"])
-
-    in_time(perform())
+async def test_chat_chunks_match_the_official_types(tmp_path: Path, scenario: str) -> None:
+    async with talking(tmp_path, *SCENARIOS[scenario], more="tools: [glob]\nfallbacks: [fake/m2]") as talk:
+        body = {"model": "one", "messages": GO, "max_tokens": 50, "stream_options": {"include_usage": True}}
+        *chunks, end = await lines(talk, CHAT, body)
+        assert end == "[DONE]"
+        if scenario == "failed":
+            assert '"error"' in chunks.pop()
+        found = [ChatCompletionChunk.model_validate_json(chunk, strict=True) for chunk in chunks]
+        assert len({chunk.id for chunk in found}) == 1
+        assert found[0].choices[0].delta.role == "assistant"
+        finished = [choice.finish_reason for chunk in found for choice in chunk.choices if choice.finish_reason]
+        assert finished == {"cut": ["length"], "failed": []}.get(scenario, ["stop"])
 
 
 @each_scenario
-def test_response_events_match_the_official_types(tmp_path: Path, scenario: str) -> None:
-    async def perform() -> None:
-        async with talking(tmp_path, *SCENARIOS[scenario], more="tools: [glob]\nfallbacks: [fake/m2]") as talk:
-            body = {"model": "one", "input": "Go.", "max_output_tokens": 50}
-            found = [EVENTS.validate_json(line) for line in await lines(talk, RESPONSES, body)]
-            last = {"cut": "response.incomplete", "failed": "response.failed"}
-            assert found[-1].type == last.get(scenario, "response.completed")
-            assert [event.sequence_number for event in found] == list(range(len(found)))
-
-    in_time(perform())
+async def test_response_events_match_the_official_types(tmp_path: Path, scenario: str) -> None:
+    async with talking(tmp_path, *SCENARIOS[scenario], more="tools: [glob]\nfallbacks: [fake/m2]") as talk:
+        body = {"model": "one", "input": "Go.", "max_output_tokens": 50}
+        found = [EVENTS.validate_json(line) for line in await lines(talk, RESPONSES, body)]
+        last = {"cut": "response.incomplete", "failed": "response.failed"}
+        assert found[-1].type == last.get(scenario, "response.completed")
+        assert [event.sequence_number for event in found] == list(range(len(found)))
 
 
-def test_complete_answers_match_the_official_types(tmp_path: Path) -> None:
-    async def perform() -> None:
-        async with talking(tmp_path, says("a"), says("b"), wants_a_file(), wants_a_file()) as talk:
-            ask = talk.server.ask
-            for agent in ("one", "asking"):
-                chat = await ask("POST", CHAT, {"model": agent, "messages": GO})
-                ChatCompletion.model_validate_json(chat.body, strict=True)
-                made = await ask("POST", RESPONSES, {"model": agent, "input": "Go."})
-                Response.model_validate_json(made.body)
-                kept = await ask("GET", f"{RESPONSES}/{made.json['id']}")
-                Response.model_validate_json(kept.body)
-            Model.model_validate_json((await ask("GET", "/v1/models/one")).body, strict=True)
-
-    in_time(perform())
+async def test_complete_answers_match_the_official_types(tmp_path: Path) -> None:
+    async with talking(tmp_path, says("a"), says("b"), wants_a_file(), wants_a_file()) as talk:
+        ask = talk.server.ask
+        for agent in ("one", "asking"):
+            chat = await ask("POST", CHAT, {"model": agent, "messages": GO})
+            ChatCompletion.model_validate_json(chat.body, strict=True)
+            made = await ask("POST", RESPONSES, {"model": agent, "input": "Go."})
+            Response.model_validate_json(made.body)
+            kept = await ask("GET", f"{RESPONSES}/{made.json['id']}")
+            Response.model_validate_json(kept.body)
+        Model.model_validate_json((await ask("GET", "/v1/models/one")).body, strict=True)

@@ -1,14 +1,12 @@
 """The data of one user never reaches another: not in prompts, lists, streams, errors or numbers."""
 
-import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.fake_endpoint import Request, says
-from tests.patience import HANG_SECONDS
 from tests.surfaces.http.served_home import Reply, ServedHome, serve_home, wants_a_file
 from tests.surfaces.http.sse import Wire
 from treadle.domain.access import Scope, Visibility
@@ -18,14 +16,6 @@ from treadle.ports.access import CreateToken
 CANARY = "Zanzibar"
 """A word that only Alice says."""
 KEEN = "retry: {attempts: 0}\nmemory: {embedder: none}\ntools: [memory_search, memory_save, journal_write]\n"
-
-
-def in_time(work: Coroutine[Any, Any, None], seconds: float = HANG_SECONDS) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(seconds):
-            await work
-
-    asyncio.run(bounded())
 
 
 async def mint(
@@ -71,88 +61,73 @@ def prompts(server: ServedHome, since: int = 0) -> str:
 # ── The prompt ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_messages_of_one_token_do_not_enter_the_prompt_of_another(tmp_path: Path) -> None:
-    async def perform() -> None:
-        async with home(tmp_path) as server:
-            alice, bob = await mint(server, "run"), await mint(server, "run")
-            await say(server, alice, f"My dog is called {CANARY}.")
-            before = len(server.endpoint.requests)
-            run = await say(server, bob, "What is my dog called?")
-            assert CANARY not in prompts(server, before)
-            assert CANARY not in json.dumps(run)
-            before = len(server.endpoint.requests)
-            await say(server, alice, "What is my dog called?")
-            assert CANARY in prompts(server, before), "its own user is reminded of it"
-
-    in_time(perform())
+async def test_messages_of_one_token_do_not_enter_the_prompt_of_another(tmp_path: Path) -> None:
+    async with home(tmp_path) as server:
+        alice, bob = await mint(server, "run"), await mint(server, "run")
+        await say(server, alice, f"My dog is called {CANARY}.")
+        before = len(server.endpoint.requests)
+        run = await say(server, bob, "What is my dog called?")
+        assert CANARY not in prompts(server, before)
+        assert CANARY not in json.dumps(run)
+        before = len(server.endpoint.requests)
+        await say(server, alice, "What is my dog called?")
+        assert CANARY in prompts(server, before), "its own user is reminded of it"
 
 
-def test_the_local_user_and_tokens_do_not_share_memories(tmp_path: Path) -> None:
-    async def perform() -> None:
-        async with home(tmp_path) as server:
-            alice, local = await mint(server, "run"), await mint(server, "run", user="local")
-            await say(server, local, f"My dog is called {CANARY}.")
-            before = len(server.endpoint.requests)
-            await say(server, alice, "What is my dog called?")
-            await say(server, server.token, "What is my dog called?")
-            assert CANARY not in prompts(server, before)
-            before = len(server.endpoint.requests)
-            agent = server.engine.context
-            await say(server, local, "What is my dog called?")
-            assert CANARY in prompts(server, before)
-            assert [line.owner for line in await agent.memory.list("keen", user="local")] == ["local"] * 2
-
-    in_time(perform())
+async def test_the_local_user_and_tokens_do_not_share_memories(tmp_path: Path) -> None:
+    async with home(tmp_path) as server:
+        alice, local = await mint(server, "run"), await mint(server, "run", user="local")
+        await say(server, local, f"My dog is called {CANARY}.")
+        before = len(server.endpoint.requests)
+        await say(server, alice, "What is my dog called?")
+        await say(server, server.token, "What is my dog called?")
+        assert CANARY not in prompts(server, before)
+        before = len(server.endpoint.requests)
+        agent = server.engine.context
+        await say(server, local, "What is my dog called?")
+        assert CANARY in prompts(server, before)
+        assert [line.owner for line in await agent.memory.list("keen", user="local")] == ["local"] * 2
 
 
-def test_an_agent_that_shares_its_memories_recalls_those_of_all_users(
+async def test_an_agent_that_shares_its_memories_recalls_those_of_all_users(
     tmp_path: Path,
 ) -> None:
-    async def perform() -> None:
-        async with home(tmp_path) as server:
-            alice, bob = await mint(server, "run", user="alice"), await mint(server, "run", user="bob")
-            await say(server, alice, f"My dog is called {CANARY}.", "open")
-            before = len(server.endpoint.requests)
-            await say(server, bob, "What is my dog called?", "open")
-            assert CANARY in prompts(server, before)
-            kept = await server.engine.context.memory.list("open")
-            assert [line.owner for line in kept] == ["bob", "alice"]
-
-    in_time(perform())
+    async with home(tmp_path) as server:
+        alice, bob = await mint(server, "run", user="alice"), await mint(server, "run", user="bob")
+        await say(server, alice, f"My dog is called {CANARY}.", "open")
+        before = len(server.endpoint.requests)
+        await say(server, bob, "What is my dog called?", "open")
+        assert CANARY in prompts(server, before)
+        kept = await server.engine.context.memory.list("open")
+        assert [line.owner for line in kept] == ["bob", "alice"]
 
 
-def test_tokens_of_one_user_share_sessions(tmp_path: Path) -> None:
-    async def perform() -> None:
-        async with home(tmp_path) as server:
-            phone, laptop = await mint(server, "run", user="alice"), await mint(server, "run", user="alice")
-            run = await say(server, phone, f"My dog is called {CANARY}.")
-            before = len(server.endpoint.requests)
-            again = await say(server, laptop, "And what is its name?", session_id=run["session_id"])
-            assert again["session_id"] == run["session_id"]
-            await say(server, laptop, "What is my dog called?")
-            assert prompts(server, before).count(CANARY) >= 2
-
-    in_time(perform())
+async def test_tokens_of_one_user_share_sessions(tmp_path: Path) -> None:
+    async with home(tmp_path) as server:
+        phone, laptop = await mint(server, "run", user="alice"), await mint(server, "run", user="alice")
+        run = await say(server, phone, f"My dog is called {CANARY}.")
+        before = len(server.endpoint.requests)
+        again = await say(server, laptop, "And what is its name?", session_id=run["session_id"])
+        assert again["session_id"] == run["session_id"]
+        await say(server, laptop, "What is my dog called?")
+        assert prompts(server, before).count(CANARY) >= 2
 
 
-def test_a_run_belongs_to_the_owner_of_its_session(tmp_path: Path) -> None:
+async def test_a_run_belongs_to_the_owner_of_its_session(tmp_path: Path) -> None:
     """A token that sees all users and goes on in a session of another asks in that user's name."""
 
-    async def perform() -> None:
-        async with home(tmp_path) as server:
-            alice, anyone = await mint(server, "run", user="alice"), await mint(server, "read", "run", user="bob")
-            await say(server, alice, f"My dog is called {CANARY}.")
-            run = await say(server, alice, "Good morning, how are you today?")
-            before = len(server.endpoint.requests)
-            more = await say(server, anyone, "What is my dog called?", session_id=run["session_id"])
-            assert more["owner"] == "alice"
-            assert CANARY in prompts(server, before), "it is reminded of what its owner has said"
-            fork = (await server.ask("POST", f"/v1/runs/{run['run_id']}/fork", {}, anyone)).json
-            assert (await server.ask("GET", f"/v1/runs/{fork['run_id']}", token=anyone)).json["owner"] == "alice"
-            own = await say(server, anyone, "Hello there.")
-            assert own["owner"] == "bob"
-
-    in_time(perform())
+    async with home(tmp_path) as server:
+        alice, anyone = await mint(server, "run", user="alice"), await mint(server, "read", "run", user="bob")
+        await say(server, alice, f"My dog is called {CANARY}.")
+        run = await say(server, alice, "Good morning, how are you today?")
+        before = len(server.endpoint.requests)
+        more = await say(server, anyone, "What is my dog called?", session_id=run["session_id"])
+        assert more["owner"] == "alice"
+        assert CANARY in prompts(server, before), "it is reminded of what its owner has said"
+        fork = (await server.ask("POST", f"/v1/runs/{run['run_id']}/fork", {}, anyone)).json
+        assert (await server.ask("GET", f"/v1/runs/{fork['run_id']}", token=anyone)).json["owner"] == "alice"
+        own = await say(server, anyone, "Hello there.")
+        assert own["owner"] == "bob"
 
 
 # ── Every route ────────────────────────────────────────────────────────────────────────────────────
@@ -249,32 +224,29 @@ def mask_ids(reply: Reply, theirs: OtherUserIds) -> tuple[int, str]:
     return reply.status, body
 
 
-def test_for_a_limited_token_nothing_of_other_users_exists_on_any_route(tmp_path: Path) -> None:
+async def test_for_a_limited_token_nothing_of_other_users_exists_on_any_route(tmp_path: Path) -> None:
     """A new route without an entry here fails this test."""
 
-    async def perform() -> None:
-        async with home(tmp_path) as server:
-            scopes: tuple[Scope, ...] = ("read", "run", "approve")
-            alice, bob = [await mint(server, *scopes, visibility="own") for _ in range(2)]
-            theirs = await make_data_of_alice(server, alice)
-            undecided: list[str] = []
-            for operation, scope in (await operations(server)).items():
-                method, path = operation.split(" ")
-                if scope == "admin":  # whatever it names
-                    reply = await server.ask(method, theirs.path(_fill_path(path)), {}, bob)
-                    assert reply.status == 403, (operation, reply)
-                elif is_about_something_of_a_user(operation):
-                    body = ASKED.get(operation, {} if method == "POST" else None)
-                    found = await server.ask(method, theirs.path(path), body, bob)
-                    missing = await server.ask(method, MISSING_IDS.path(path), body, bob)
-                    assert mask_ids(found, theirs) == mask_ids(missing, MISSING_IDS), operation
-                    assert found.status == 404, (operation, found)
-                elif operation not in OF_NOBODY | LISTS | STREAMS | IN_A_SESSION | OWN_ALONE:
-                    undecided.append(operation)
-            assert undecided == [], "whose is what these routes tell?"
-            assert (await server.ask("GET", f"/v1/runs/{theirs.run_id}", token=alice)).status == 200
-
-    in_time(perform())
+    async with home(tmp_path) as server:
+        scopes: tuple[Scope, ...] = ("read", "run", "approve")
+        alice, bob = [await mint(server, *scopes, visibility="own") for _ in range(2)]
+        theirs = await make_data_of_alice(server, alice)
+        undecided: list[str] = []
+        for operation, scope in (await operations(server)).items():
+            method, path = operation.split(" ")
+            if scope == "admin":  # whatever it names
+                reply = await server.ask(method, theirs.path(_fill_path(path)), {}, bob)
+                assert reply.status == 403, (operation, reply)
+            elif is_about_something_of_a_user(operation):
+                body = ASKED.get(operation, {} if method == "POST" else None)
+                found = await server.ask(method, theirs.path(path), body, bob)
+                missing = await server.ask(method, MISSING_IDS.path(path), body, bob)
+                assert mask_ids(found, theirs) == mask_ids(missing, MISSING_IDS), operation
+                assert found.status == 404, (operation, found)
+            elif operation not in OF_NOBODY | LISTS | STREAMS | IN_A_SESSION | OWN_ALONE:
+                undecided.append(operation)
+        assert undecided == [], "whose is what these routes tell?"
+        assert (await server.ask("GET", f"/v1/runs/{theirs.run_id}", token=alice)).status == 200
 
 
 def _fill_path(path: str) -> str:
@@ -283,183 +255,160 @@ def _fill_path(path: str) -> str:
     return path
 
 
-def test_lists_leave_out_data_of_other_users(tmp_path: Path) -> None:
-    async def perform() -> None:
-        async with home(tmp_path) as server:
-            scopes: tuple[Scope, ...] = ("read", "run")
-            alice, bob = [await mint(server, *scopes, visibility="own") for _ in range(2)]
-            theirs = await make_data_of_alice(server, alice)
+async def test_lists_leave_out_data_of_other_users(tmp_path: Path) -> None:
+    async with home(tmp_path) as server:
+        scopes: tuple[Scope, ...] = ("read", "run")
+        alice, bob = [await mint(server, *scopes, visibility="own") for _ in range(2)]
+        theirs = await make_data_of_alice(server, alice)
+        own = await say(server, bob, "Hello.")
+        filters = {
+            "/v1/runs": (f"?session_id={theirs.session_id}", f"?cursor={theirs.run_id}", "?agent=keen", ""),
+            "/v1/sessions": (f"?cursor={theirs.session_id}", ""),
+            "/v1/approvals": ("",),
+            "/v1/memory": ("", "?agent=keen", f"?agent=keen&query=dog%20{CANARY}"),
+            "/v1/search": (f"?text={CANARY}", "?text=Hello"),
+            "/v1/usage/series": ("?by=token", "?by=agent", ""),
+            "/v1/usage": ("?by=token", "?by=agent", "?by=day", "?by=model"),
+        }
+        assert {f"GET {path}" for path in filters} == LISTS
+        for path, asked in filters.items():
+            for query in asked:
+                reply = await server.ask("GET", path + query, token=bob)
+                assert reply.status == 200, reply
+                told = reply.body.decode()
+                assert not any(each in told for each in (CANARY, *theirs[:3])), (path, query)
+                if path == "/v1/usage":
+                    assert sum(line["runs"] for line in reply.json["items"]) == 1
+        runs = (await server.ask("GET", "/v1/runs", token=bob)).json["items"]
+        assert [run["run_id"] for run in runs] == [own["run_id"]]
+        assert (await server.ask("GET", f"/v1/runs?cursor={theirs.run_id}", token=bob)).json["items"] == []
+        assert (await server.ask("GET", "/metrics", token=bob)).status == 404
+        everyone = (await server.ask("GET", "/v1/runs")).json["items"]
+        assert {run["owner"] for run in everyone} > {runs[0]["owner"]}
+
+
+async def test_streams_leave_out_data_of_other_users(tmp_path: Path) -> None:
+    async with home(tmp_path) as server:
+        alice, bob = [await mint(server, "read", "run", visibility="own") for _ in range(2)]
+        await say(server, alice, f"My dog is called {CANARY}.")
+        for path in ("/v1/events", "/v1/agents/keen/events"):
+            wire = await Wire.open(server.port, f"{path}?after=0", bob)
+            await say(server, alice, f"{CANARY} barks.")
             own = await say(server, bob, "Hello.")
-            filters = {
-                "/v1/runs": (f"?session_id={theirs.session_id}", f"?cursor={theirs.run_id}", "?agent=keen", ""),
-                "/v1/sessions": (f"?cursor={theirs.session_id}", ""),
-                "/v1/approvals": ("",),
-                "/v1/memory": ("", "?agent=keen", f"?agent=keen&query=dog%20{CANARY}"),
-                "/v1/search": (f"?text={CANARY}", "?text=Hello"),
-                "/v1/usage/series": ("?by=token", "?by=agent", ""),
-                "/v1/usage": ("?by=token", "?by=agent", "?by=day", "?by=model"),
+            told: list[Any] = []
+            async with aclosing(wire.events()) as events:
+                async for event in events:
+                    told.append(event.data)
+                    if event.type == "run_end" and event.data["run_id"] == own["run_id"]:
+                        break
+            wire.writer.close()
+            assert CANARY not in json.dumps(told), path
+            [record] = await server.engine.service.runs(limit=1)
+            assert {each["run_id"] for each in told} <= {
+                run.origin.run_id for run in await server.engine.service.runs() if run.owner == record.owner
             }
-            assert {f"GET {path}" for path in filters} == LISTS
-            for path, asked in filters.items():
-                for query in asked:
-                    reply = await server.ask("GET", path + query, token=bob)
-                    assert reply.status == 200, reply
-                    told = reply.body.decode()
-                    assert not any(each in told for each in (CANARY, *theirs[:3])), (path, query)
-                    if path == "/v1/usage":
-                        assert sum(line["runs"] for line in reply.json["items"]) == 1
-            runs = (await server.ask("GET", "/v1/runs", token=bob)).json["items"]
-            assert [run["run_id"] for run in runs] == [own["run_id"]]
-            assert (await server.ask("GET", f"/v1/runs?cursor={theirs.run_id}", token=bob)).json["items"] == []
-            assert (await server.ask("GET", "/metrics", token=bob)).status == 404
-            everyone = (await server.ask("GET", "/v1/runs")).json["items"]
-            assert {run["owner"] for run in everyone} > {runs[0]["owner"]}
-
-    in_time(perform())
 
 
-def test_streams_leave_out_data_of_other_users(tmp_path: Path) -> None:
-    async def perform() -> None:
-        async with home(tmp_path) as server:
-            alice, bob = [await mint(server, "read", "run", visibility="own") for _ in range(2)]
-            await say(server, alice, f"My dog is called {CANARY}.")
-            for path in ("/v1/events", "/v1/agents/keen/events"):
-                wire = await Wire.open(server.port, f"{path}?after=0", bob)
-                await say(server, alice, f"{CANARY} barks.")
-                own = await say(server, bob, "Hello.")
-                told: list[Any] = []
-                async with aclosing(wire.events()) as events:
-                    async for event in events:
-                        told.append(event.data)
-                        if event.type == "run_end" and event.data["run_id"] == own["run_id"]:
-                            break
-                wire.writer.close()
-                assert CANARY not in json.dumps(told), path
-                [record] = await server.engine.service.runs(limit=1)
-                assert {each["run_id"] for each in told} <= {
-                    run.origin.run_id for run in await server.engine.service.runs() if run.owner == record.owner
-                }
-
-    in_time(perform())
-
-
-def test_a_session_of_another_user_cannot_be_continued(tmp_path: Path) -> None:
+async def test_a_session_of_another_user_cannot_be_continued(tmp_path: Path) -> None:
     """It looks like one that never was, on every route that takes one; nor can such a token name a new one."""
 
-    async def perform() -> None:
-        async with home(tmp_path) as server:
-            alice, bob = await mint(server, "run"), await mint(server, "run")
-            run = await say(server, alice, f"My dog is called {CANARY}.")
-            theirs = OtherUserIds(run["run_id"], run["session_id"], "apr_x")
-            bodies: dict[str, Callable[[OtherUserIds], dict[str, Any]]] = {
-                "POST /v1/agents/{name}/runs": lambda ids: {"message": "Hello.", "session_id": ids.session_id},
-                "POST /v1/chat/completions": lambda ids: {**CHAT, "metadata": {"treadle_session": ids.session_id}},
-                "POST /v1/responses": lambda ids: {
-                    "model": "keen",
-                    "input": "Hello.",
-                    "conversation": ids.session_id,
-                },
-            }
-            assert set(bodies) == IN_A_SESSION
-            for operation, body in bodies.items():
-                path = operation.split(" ")[1].format(name="keen")
-                found = await server.ask("POST", path, body(theirs), bob)
-                missing = await server.ask("POST", path, body(MISSING_IDS), bob)
-                assert (found.status, mask_ids(found, theirs)) == (404, mask_ids(missing, MISSING_IDS)), operation
-            sent = {"model": "keen", "input": "Hello.", "previous_response_id": f"resp_{theirs.run_id}"}
-            assert (await server.ask("POST", "/v1/responses", sent, bob)).status == 404
-            assert len(await server.engine.service.runs()) == 1
-            await server.engine.context.retention.delete_session(theirs.session_id, "a person")  # pyright: ignore[reportArgumentType] -- an id
-            gone = await server.ask("GET", f"/v1/responses/resp_{theirs.run_id}", token=bob)
-            never = await server.ask("GET", f"/v1/responses/resp_{MISSING_IDS.run_id}", token=bob)
-            assert mask_ids(gone, theirs) == mask_ids(never, MISSING_IDS)
-
-    in_time(perform())
+    async with home(tmp_path) as server:
+        alice, bob = await mint(server, "run"), await mint(server, "run")
+        run = await say(server, alice, f"My dog is called {CANARY}.")
+        theirs = OtherUserIds(run["run_id"], run["session_id"], "apr_x")
+        bodies: dict[str, Callable[[OtherUserIds], dict[str, Any]]] = {
+            "POST /v1/agents/{name}/runs": lambda ids: {"message": "Hello.", "session_id": ids.session_id},
+            "POST /v1/chat/completions": lambda ids: {**CHAT, "metadata": {"treadle_session": ids.session_id}},
+            "POST /v1/responses": lambda ids: {
+                "model": "keen",
+                "input": "Hello.",
+                "conversation": ids.session_id,
+            },
+        }
+        assert set(bodies) == IN_A_SESSION
+        for operation, body in bodies.items():
+            path = operation.split(" ")[1].format(name="keen")
+            found = await server.ask("POST", path, body(theirs), bob)
+            missing = await server.ask("POST", path, body(MISSING_IDS), bob)
+            assert (found.status, mask_ids(found, theirs)) == (404, mask_ids(missing, MISSING_IDS)), operation
+        sent = {"model": "keen", "input": "Hello.", "previous_response_id": f"resp_{theirs.run_id}"}
+        assert (await server.ask("POST", "/v1/responses", sent, bob)).status == 404
+        assert len(await server.engine.service.runs()) == 1
+        await server.engine.context.retention.delete_session(theirs.session_id, "a person")  # pyright: ignore[reportArgumentType] -- an id
+        gone = await server.ask("GET", f"/v1/responses/resp_{theirs.run_id}", token=bob)
+        never = await server.ask("GET", f"/v1/responses/resp_{MISSING_IDS.run_id}", token=bob)
+        assert mask_ids(gone, theirs) == mask_ids(never, MISSING_IDS)
 
 
 # ── Memories ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_memory_is_that_of_the_tokens_user_and_only_an_administrator_names_another(tmp_path: Path) -> None:
-    async def perform() -> None:
-        async with home(tmp_path) as server:
-            alice = await mint(server, "read", "run", user="alice")
-            sent = {"agent": "keen", "text": "Likes tea."}
-            assert (await server.ask("POST", "/v1/memory", sent, alice)).status == 201
-            assert (await server.ask("POST", "/v1/memory", {**sent, "user": "bob"}, alice)).status == 403
-            assert (await server.ask("POST", "/v1/memory", {**sent, "user": "bob"})).status == 201
-            assert (await server.ask("GET", "/v1/memory?user=bob", token=alice)).status == 403
-            for query, owners in (("", {"alice", "bob"}), ("?user=bob", {"bob"}), ("?user=carol", set[str]())):
-                found = (await server.ask("GET", f"/v1/memory{query}")).json["items"]
-                assert {line["owner"] for line in found} == owners
-            own = (await server.ask("GET", "/v1/memory", token=alice)).json["items"]
-            assert [line["owner"] for line in own] == ["alice"]
-            moved = await server.ask("POST", "/v1/memory/assign", {"user": "carol", "from_user": "alice"})
-            assert moved.json == {"moved": 1, "merged": 0}
-            assert (await server.ask("POST", "/v1/memory/assign", {"user": "carol"})).status == 400
-            assert (await server.ask("POST", "/v1/memory/assign", {"user": "Local", "agent": "keen"})).status == 400
-
-    in_time(perform())
+async def test_memory_is_that_of_the_tokens_user_and_only_an_administrator_names_another(tmp_path: Path) -> None:
+    async with home(tmp_path) as server:
+        alice = await mint(server, "read", "run", user="alice")
+        sent = {"agent": "keen", "text": "Likes tea."}
+        assert (await server.ask("POST", "/v1/memory", sent, alice)).status == 201
+        assert (await server.ask("POST", "/v1/memory", {**sent, "user": "bob"}, alice)).status == 403
+        assert (await server.ask("POST", "/v1/memory", {**sent, "user": "bob"})).status == 201
+        assert (await server.ask("GET", "/v1/memory?user=bob", token=alice)).status == 403
+        for query, owners in (("", {"alice", "bob"}), ("?user=bob", {"bob"}), ("?user=carol", set[str]())):
+            found = (await server.ask("GET", f"/v1/memory{query}")).json["items"]
+            assert {line["owner"] for line in found} == owners
+        own = (await server.ask("GET", "/v1/memory", token=alice)).json["items"]
+        assert [line["owner"] for line in own] == ["alice"]
+        moved = await server.ask("POST", "/v1/memory/assign", {"user": "carol", "from_user": "alice"})
+        assert moved.json == {"moved": 1, "merged": 0}
+        assert (await server.ask("POST", "/v1/memory/assign", {"user": "carol"})).status == 400
+        assert (await server.ask("POST", "/v1/memory/assign", {"user": "Local", "agent": "keen"})).status == 400
 
 
 # ── Tokens ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_token_has_its_own_user_unless_created_for_another(tmp_path: Path) -> None:
-    async def perform() -> None:
-        async with home(tmp_path) as server:
-            made: list[Any] = []
-            for body in (
-                {"name": "a", "scopes": ["run"]},
-                {"name": "b", "scopes": ["read", "run"]},
-                {"name": "c", "scopes": ["run"], "visibility": "all", "user": "alice"},
-                {"name": "d", "scopes": ["read"], "visibility": "own", "user": "local"},
-            ):
-                reply = await server.ask("POST", "/v1/tokens", body)
-                assert reply.status == 201, reply
-                made.append(reply.json)
-            assert [token["visibility"] for token in made] == ["own", "all", "all", "own"]
-            assert [token["user"] for token in made] == [made[0]["token_id"], made[1]["token_id"], "alice", "local"]
-            again = {"name": "e", "scopes": ["run"], "user": made[0]["token_id"]}
-            assert (await server.ask("POST", "/v1/tokens", again)).json["user"] == made[0]["token_id"]
-            listed = {
-                token["name"]: token["user"] for token in (await server.ask("GET", "/v1/tokens")).json["items"]
-            }
-            assert listed["c"] == "alice"
-            for wrong in ("LOCAL", "tok_nobody", "telegram:1", "*", "", "a b", "-x", "ä"):
-                reply = await server.ask("POST", "/v1/tokens", {"name": "x", "user": wrong})
-                assert reply.status in (400, 422), (wrong, reply)
-            both = {"name": "x", "scopes": ["admin"], "visibility": "own"}
-            assert (await server.ask("POST", "/v1/tokens", both)).status == 400
-
-    in_time(perform())
+async def test_a_token_has_its_own_user_unless_created_for_another(tmp_path: Path) -> None:
+    async with home(tmp_path) as server:
+        made: list[Any] = []
+        for body in (
+            {"name": "a", "scopes": ["run"]},
+            {"name": "b", "scopes": ["read", "run"]},
+            {"name": "c", "scopes": ["run"], "visibility": "all", "user": "alice"},
+            {"name": "d", "scopes": ["read"], "visibility": "own", "user": "local"},
+        ):
+            reply = await server.ask("POST", "/v1/tokens", body)
+            assert reply.status == 201, reply
+            made.append(reply.json)
+        assert [token["visibility"] for token in made] == ["own", "all", "all", "own"]
+        assert [token["user"] for token in made] == [made[0]["token_id"], made[1]["token_id"], "alice", "local"]
+        again = {"name": "e", "scopes": ["run"], "user": made[0]["token_id"]}
+        assert (await server.ask("POST", "/v1/tokens", again)).json["user"] == made[0]["token_id"]
+        listed = {token["name"]: token["user"] for token in (await server.ask("GET", "/v1/tokens")).json["items"]}
+        assert listed["c"] == "alice"
+        for wrong in ("LOCAL", "tok_nobody", "telegram:1", "*", "", "a b", "-x", "ä"):
+            reply = await server.ask("POST", "/v1/tokens", {"name": "x", "user": wrong})
+            assert reply.status in (400, 422), (wrong, reply)
+        both = {"name": "x", "scopes": ["admin"], "visibility": "own"}
+        assert (await server.ask("POST", "/v1/tokens", both)).status == 400
 
 
 # ── What runs begin ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_schedules_and_inbound_webhooks_run_for_their_creator(tmp_path: Path) -> None:
-    async def perform() -> None:
-        async with home(tmp_path) as server:
-            access = server.engine.context.access
-            admin = (await access.create(CreateToken("boss", ("admin",), user="boss"))).secret
-            made = {"agent": "keen", "message": "Look.", "every": "1h"}
-            assert (await server.ask("POST", "/v1/schedules", made, admin)).json["owner"] == "boss"
-            hook = {"name": "h", "agent": "keen", "message": "{{payload}}"}
-            assert (await server.ask("POST", "/v1/hooks", hook, admin)).json["owner"] == "boss"
-
-    in_time(perform())
+async def test_schedules_and_inbound_webhooks_run_for_their_creator(tmp_path: Path) -> None:
+    async with home(tmp_path) as server:
+        access = server.engine.context.access
+        admin = (await access.create(CreateToken("boss", ("admin",), user="boss"))).secret
+        made = {"agent": "keen", "message": "Look.", "every": "1h"}
+        assert (await server.ask("POST", "/v1/schedules", made, admin)).json["owner"] == "boss"
+        hook = {"name": "h", "agent": "keen", "message": "{{payload}}"}
+        assert (await server.ask("POST", "/v1/hooks", hook, admin)).json["owner"] == "boss"
 
 
-def test_the_owner_is_in_the_journal(tmp_path: Path) -> None:
+async def test_the_owner_is_in_the_journal(tmp_path: Path) -> None:
     """Only where it is not the local user: older journals have the same bytes as before."""
 
-    async def perform() -> None:
-        async with home(tmp_path) as server:
-            alice, local = await mint(server, "run", user="alice"), await mint(server, "run", user="local")
-            for token, owner in ((alice, "alice"), (local, None)):
-                run = await say(server, token, "Hello.")
-                [queued] = await server.engine.service.page(RunId(run["run_id"]), 0, 1)
-                assert json.loads(queued.raw).get("owner") == owner
-
-    in_time(perform())
+    async with home(tmp_path) as server:
+        alice, local = await mint(server, "run", user="alice"), await mint(server, "run", user="local")
+        for token, owner in ((alice, "alice"), (local, None)):
+            run = await say(server, token, "Hello.")
+            [queued] = await server.engine.service.page(RunId(run["run_id"]), 0, 1)
+            assert json.loads(queued.raw).get("owner") == owner

@@ -13,7 +13,6 @@ from tests.fake_endpoint import FakeEndpoint
 from tests.surfaces.http.process import Serving
 from tests.surfaces.http.served_home import write_home
 from tests.surfaces.http.sse import Sent, Wire
-from tests.surfaces.http.test_access import in_time
 from tests.surfaces.http.test_streams import steps_and_words
 from tests.surfaces.shell import Shell
 
@@ -59,48 +58,45 @@ async def submit(serving: Serving, number: int, accepted: dict[str, str]) -> Non
 
 
 @pytest.mark.slow
-def test_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> None:
+async def test_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> None:
     """Runs are submitted while the server dies repeatedly. Each exists once, ends, and its stream and the feed
     show every event once and in order."""
     chance = random.Random(11)
     runs = 12
 
-    async def perform() -> None:
-        async with FakeEndpoint(policy=steps_and_words) as endpoint:
-            home = tmp_path / "home"
-            write_home(home, endpoint.url)
-            (home / "agents" / "busy").mkdir()
-            (home / "agents" / "busy" / "config.yaml").write_text(BUSY)
-            serving = Serving(Shell(home))
-            await asyncio.to_thread(serving.start)
-            accepted: dict[str, str] = {}
-            feed = asyncio.create_task(read_to_the_end(serving, "/v1/events", ends(runs)))
-            submitting = [asyncio.create_task(submit(serving, number, accepted)) for number in range(runs)]
-            followed: dict[str, asyncio.Task[list[Sent]]] = {}
-            for _ in range(KILLS):
-                await asyncio.sleep(chance.uniform(0.1, 0.6))
-                serving.kill()
-                follow(serving, accepted, followed)
-                await asyncio.to_thread(serving.start)
-            await asyncio.gather(*submitting)
+    async with FakeEndpoint(policy=steps_and_words) as endpoint:
+        home = tmp_path / "home"
+        write_home(home, endpoint.url)
+        (home / "agents" / "busy").mkdir()
+        (home / "agents" / "busy" / "config.yaml").write_text(BUSY)
+        serving = Serving(Shell(home))
+        await asyncio.to_thread(serving.start)
+        accepted: dict[str, str] = {}
+        feed = asyncio.create_task(read_to_the_end(serving, "/v1/events", ends(runs)))
+        submitting = [asyncio.create_task(submit(serving, number, accepted)) for number in range(runs)]
+        followed: dict[str, asyncio.Task[list[Sent]]] = {}
+        for _ in range(KILLS):
+            await asyncio.sleep(chance.uniform(0.1, 0.6))
+            serving.kill()
             follow(serving, accepted, followed)
-            assert len(accepted) == len(set(accepted.values())) == runs
-            for run_id, reading in followed.items():
-                sent = await reading
-                assert [int(each.id or 0) for each in sent] == list(range(1, len(sent) + 1))
-                assert sent[-1].data["data"]["outcome"] == "completed", (run_id, sent[-1])
-            told = await feed
-            positions = [int(each.id or 0) for each in told]
-            assert positions == sorted(set(positions))
-            assert {each.data["run_id"] for each in told} == set(accepted.values())
-            for run_id, reading in followed.items():
-                sequences = [each.data["sequence"] for each in told if each.data["run_id"] == run_id]
-                assert sequences == list(range(1, len(reading.result()) + 1))
-            assert serving.token not in await asyncio.to_thread(serving.stop)
-            for log in (home / "logs").iterdir():
-                assert serving.token not in log.read_text()
-
-    in_time(perform(), 110)
+            await asyncio.to_thread(serving.start)
+        await asyncio.gather(*submitting)
+        follow(serving, accepted, followed)
+        assert len(accepted) == len(set(accepted.values())) == runs
+        for run_id, reading in followed.items():
+            sent = await reading
+            assert [int(each.id or 0) for each in sent] == list(range(1, len(sent) + 1))
+            assert sent[-1].data["data"]["outcome"] == "completed", (run_id, sent[-1])
+        told = await feed
+        positions = [int(each.id or 0) for each in told]
+        assert positions == sorted(set(positions))
+        assert {each.data["run_id"] for each in told} == set(accepted.values())
+        for run_id, reading in followed.items():
+            sequences = [each.data["sequence"] for each in told if each.data["run_id"] == run_id]
+            assert sequences == list(range(1, len(reading.result()) + 1))
+        assert serving.token not in await asyncio.to_thread(serving.stop)
+        for log in (home / "logs").iterdir():
+            assert serving.token not in log.read_text()
 
 
 def follow(serving: Serving, accepted: dict[str, str], followed: dict[str, "asyncio.Task[list[Sent]]"]) -> None:

@@ -1,6 +1,5 @@
 """What a caller over HTTP may say about a run that it starts. Owners, rights and settings follow from its token."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -37,63 +36,51 @@ def test_the_internal_fields_are_those_that_decide_about_owners_rights_and_setti
 
 
 @pytest.mark.parametrize(("place", "problem"), [("body", "BadRequest"), ("query", "UnknownParameter")])
-def test_an_internal_field_is_refused_for_every_token(tmp_path: Path, place: str, problem: str) -> None:
-    async def perform() -> None:
-        async with serve_home(tmp_path) as web:
-            for token in (web.token, await web.mint("run"), await web.mint("read", "run", "approve")):
-                for name in INTERNAL:
-                    body: dict[str, Any] = {"message": "Go."}
-                    query = "" if place == "body" else f"?{name}=x"
-                    body |= {name: "x"} if place == "body" else {}
-                    reply = await web.ask("POST", START + query, body, token=token)
-                    assert (reply.status, reply.problem) == (400, problem), name
-                    assert name in reply.json["detail"]
-            assert (await web.ask("GET", "/v1/runs")).json["items"] == []
-
-    asyncio.run(perform())
-
-
-def test_only_an_administrator_sends_a_whole_request(tmp_path: Path) -> None:
-    async def perform() -> None:
-        async with serve_home(tmp_path) as web:
-            run = RequestedRun(web.home.agent("one"), user("Go."), user="ada", asker="terminal")
-            body = msgspec.to_builtins(StartLocalRun(run))["run"]
-            for token in (await web.mint("run"), await web.mint("read", "run", "approve")):
-                reply = await web.ask("POST", LOCAL, body, token=token)
-                assert (reply.status, reply.problem) == (403, "Forbidden")
-            reply = await web.ask("POST", LOCAL, body)
-            queued = await read_queued(web, reply.json["run_id"])
-            assert (queued.user, queued.asker) == ("ada", "terminal")
-            assert queued.token is not None, "the run is on the account of the token that sent it"
-            for name in ("token", "token_quotas", "key", "cause", "follows_anonymous"):
-                reply = await web.ask("POST", LOCAL, {**body, name: None})
-                assert reply.status == 400, name
+async def test_an_internal_field_is_refused_for_every_token(tmp_path: Path, place: str, problem: str) -> None:
+    async with serve_home(tmp_path) as web:
+        for token in (web.token, await web.mint("run"), await web.mint("read", "run", "approve")):
+            for name in INTERNAL:
+                body: dict[str, Any] = {"message": "Go."}
+                query = "" if place == "body" else f"?{name}=x"
+                body |= {name: "x"} if place == "body" else {}
+                reply = await web.ask("POST", START + query, body, token=token)
+                assert (reply.status, reply.problem) == (400, problem), name
                 assert name in reply.json["detail"]
+        assert (await web.ask("GET", "/v1/runs")).json["items"] == []
 
-    asyncio.run(perform())
+
+async def test_only_an_administrator_sends_a_whole_request(tmp_path: Path) -> None:
+    async with serve_home(tmp_path) as web:
+        run = RequestedRun(web.home.agent("one"), user("Go."), user="ada", asker="terminal")
+        body = msgspec.to_builtins(StartLocalRun(run))["run"]
+        for token in (await web.mint("run"), await web.mint("read", "run", "approve")):
+            reply = await web.ask("POST", LOCAL, body, token=token)
+            assert (reply.status, reply.problem) == (403, "Forbidden")
+        reply = await web.ask("POST", LOCAL, body)
+        queued = await read_queued(web, reply.json["run_id"])
+        assert (queued.user, queued.asker) == ("ada", "terminal")
+        assert queued.token is not None, "the run is on the account of the token that sent it"
+        for name in ("token", "token_quotas", "key", "cause", "follows_anonymous"):
+            reply = await web.ask("POST", LOCAL, {**body, name: None})
+            assert reply.status == 400, name
+            assert name in reply.json["detail"]
 
 
 @pytest.mark.parametrize(("scopes", "asker"), [(("run",), None), (("run", "approve"), "api")])
-def test_owner_and_asker_follow_from_the_token(tmp_path: Path, scopes: Any, asker: Asker | None) -> None:
-    async def perform() -> None:
-        async with serve_home(tmp_path) as web:
-            token = await web.mint(*scopes, visibility="own")
-            reply = await web.ask("POST", START, {"message": "Go."}, token=token)
-            queued = await read_queued(web, reply.json["run_id"])
-            assert (queued.asker, queued.owner) == (asker, queued.token)
-            assert queued.token is not None
-            assert queued.agent == web.home.agent("one")
-
-    asyncio.run(perform())
+async def test_owner_and_asker_follow_from_the_token(tmp_path: Path, scopes: Any, asker: Asker | None) -> None:
+    async with serve_home(tmp_path) as web:
+        token = await web.mint(*scopes, visibility="own")
+        reply = await web.ask("POST", START, {"message": "Go."}, token=token)
+        queued = await read_queued(web, reply.json["run_id"])
+        assert (queued.asker, queued.owner) == (asker, queued.token)
+        assert queued.token is not None
+        assert queued.agent == web.home.agent("one")
 
 
-def test_a_run_with_fewer_tools_recalls_no_more_than_its_agent(tmp_path: Path) -> None:
-    async def perform() -> None:
-        async with serve_home(tmp_path) as web:
-            run_id = await web.begin("asking", overrides={"tools": []})
-            queued = await read_queued(web, run_id)
-            assert web.home.agent("asking").tools
-            assert queued.agent.tools == ()
-            assert queued.agent.memory.scope == "workspace"
-
-    asyncio.run(perform())
+async def test_a_run_with_fewer_tools_recalls_no_more_than_its_agent(tmp_path: Path) -> None:
+    async with serve_home(tmp_path) as web:
+        run_id = await web.begin("asking", overrides={"tools": []})
+        queued = await read_queued(web, run_id)
+        assert web.home.agent("asking").tools
+        assert queued.agent.tools == ()
+        assert queued.agent.memory.scope == "workspace"

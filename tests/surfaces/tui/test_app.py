@@ -1,6 +1,5 @@
 """What the terminal UI does, without a terminal."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,9 @@ from treadle.surfaces.tui.transcript_view import TranscriptView
 from treadle.testing.models import ScriptedModel, ask, call, say
 
 
-def test_an_approval_is_edited_and_a_question_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_approval_is_edited_and_a_question_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "a.txt").write_text("same\nzero\n")
     model = ScriptedModel(
@@ -32,131 +33,113 @@ def test_an_approval_is_edited_and_a_question_answered(tmp_path: Path, monkeypat
         say("All **done**."),
     )
 
-    async def talk() -> None:
-        async with open_app(tmp_path, model) as (app, pilot):
-            await pilot.press(*"go", "enter")
-            await wait_for(pilot, lambda: "4 allow" in read_screen(app))
-            shown = [line.strip("│ ") for line in read_screen(app).split("\n") if "│   │" in line]
-            assert shown == ["path: a.txt", "@@ -1,2 +1,2 @@", "same", "-zero", "+one"]
-            await pilot.press("2")
-            await wait_for(pilot, lambda: app.prompt.mode == "edit")
-            app.prompt.put('{"path": "b.txt", "content": "edited"}')
-            monkeypatch.setattr(app.display_state, "_draw", lambda: None)  # it was drawn before the question came
-            await pilot.press("enter")
-            await wait_for(pilot, lambda: "2 that" in read_screen(app))
-            await wait_for(pilot, lambda: app.prompt.placeholder == texts.PLACEHOLDER_ANSWER)
-            await pilot.press("2")
-            await wait_for(pilot, lambda: "All done." in read_screen(app))
-            screen = read_screen(app)
-            assert "b.txt" in screen
-            assert "→ that" in screen
-            assert app.prompt.mode == "message"
-
-    asyncio.run(talk())
+    async with open_app(tmp_path, model) as (app, pilot):
+        await pilot.press(*"go", "enter")
+        await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+        shown = [line.strip("│ ") for line in read_screen(app).split("\n") if "│   │" in line]
+        assert shown == ["path: a.txt", "@@ -1,2 +1,2 @@", "same", "-zero", "+one"]
+        await pilot.press("2")
+        await wait_for(pilot, lambda: app.prompt.mode == "edit")
+        app.prompt.put('{"path": "b.txt", "content": "edited"}')
+        monkeypatch.setattr(app.display_state, "_draw", lambda: None)  # it was drawn before the question came
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: "2 that" in read_screen(app))
+        await wait_for(pilot, lambda: app.prompt.placeholder == texts.PLACEHOLDER_ANSWER)
+        await pilot.press("2")
+        await wait_for(pilot, lambda: "All done." in read_screen(app))
+        screen = read_screen(app)
+        assert "b.txt" in screen
+        assert "→ that" in screen
+        assert app.prompt.mode == "message"
 
 
-def test_the_panel_has_the_focus_again_after_a_message(tmp_path: Path) -> None:
+async def test_the_panel_has_the_focus_again_after_a_message(tmp_path: Path) -> None:
     content = "\n".join(f"line {number}" for number in range(8))
     model = ScriptedModel(ask(call("write_file", path="a.txt", content=content)), say("Done."))
 
-    async def talk() -> None:
-        async with open_app(tmp_path, model) as (app, pilot):
-            await enter(pilot, "go")
-            await wait_for(pilot, lambda: "4 allow" in read_screen(app))
-            assert "+line 7" in read_screen(app), "a short change is shown whole on a small screen"
-            await enter(pilot, "be quick")
-            await wait_for(pilot, lambda: "steered" in read_screen(app) and app.focused is app.panel)
-            await pilot.press(*"x")
-            await wait_for(pilot, lambda: "F5 answers" in read_screen(app))
-            await pilot.press("ctrl+c")
-            await wait_for(pilot, lambda: "4 allow" in read_screen(app) and app.focused is app.panel)
-            await pilot.press("1")
-            await wait_for(pilot, lambda: "Done." in read_screen(app))
-
-    asyncio.run(talk())
+    async with open_app(tmp_path, model) as (app, pilot):
+        await enter(pilot, "go")
+        await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+        assert "+line 7" in read_screen(app), "a short change is shown whole on a small screen"
+        await enter(pilot, "be quick")
+        await wait_for(pilot, lambda: "steered" in read_screen(app) and app.focused is app.panel)
+        await pilot.press(*"x")
+        await wait_for(pilot, lambda: "F5 answers" in read_screen(app))
+        await pilot.press("ctrl+c")
+        await wait_for(pilot, lambda: "4 allow" in read_screen(app) and app.focused is app.panel)
+        await pilot.press("1")
+        await wait_for(pilot, lambda: "Done." in read_screen(app))
 
 
-def test_a_long_paste_becomes_a_chip_and_the_history_restores_it(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with open_app(tmp_path, ScriptedModel(say("Read."))) as (app, pilot):
-            app.outbox.add_pasted("line\x1b[31m\n" * 500)
-            await wait_for(pilot, lambda: "pasted text, 501 lines" in read_screen(app))
-            await pilot.press(*"read", "enter")
-            await wait_for(pilot, lambda: "Read." in read_screen(app))
-            assert not app.extras.chips
-            await pilot.press("up")
-            assert app.prompt.text == "read"
-            assert (tmp_path / "home" / "message-history.jsonl").read_text() == '"read"\n'
-            await pilot.press("ctrl+c", "/", "up")
-            await wait_for(pilot, lambda: f"▸ {COMMANDS[-1].name}" in read_screen(app))
-            await pilot.press(*"the")
-            await wait_for(pilot, lambda: "/theme" in read_screen(app))
-            await pilot.press("tab")
-            assert app.prompt.text == "/theme "
-            await pilot.press(*"light", "enter")
-            await wait_for(pilot, lambda: app.theme == "treadle-light")
-
-    asyncio.run(talk())
+async def test_a_long_paste_becomes_a_chip_and_the_history_restores_it(tmp_path: Path) -> None:
+    async with open_app(tmp_path, ScriptedModel(say("Read."))) as (app, pilot):
+        app.outbox.add_pasted("line\x1b[31m\n" * 500)
+        await wait_for(pilot, lambda: "pasted text, 501 lines" in read_screen(app))
+        await pilot.press(*"read", "enter")
+        await wait_for(pilot, lambda: "Read." in read_screen(app))
+        assert not app.extras.chips
+        await pilot.press("up")
+        assert app.prompt.text == "read"
+        assert (tmp_path / "home" / "message-history.jsonl").read_text() == '"read"\n'
+        await pilot.press("ctrl+c", "/", "up")
+        await wait_for(pilot, lambda: f"▸ {COMMANDS[-1].name}" in read_screen(app))
+        await pilot.press(*"the")
+        await wait_for(pilot, lambda: "/theme" in read_screen(app))
+        await pilot.press("tab")
+        assert app.prompt.text == "/theme "
+        await pilot.press(*"light", "enter")
+        await wait_for(pilot, lambda: app.theme == "treadle-light")
 
 
-def test_a_run_that_ends_before_it_is_requested_is_shown(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with open_app(tmp_path, ScriptedModel(say("Quick."), say("Quicker."))) as (app, pilot):
-            call_link = app.link.call
+async def test_a_run_that_ends_before_it_is_requested_is_shown(tmp_path: Path) -> None:
+    async with open_app(tmp_path, ScriptedModel(say("Quick."), say("Quicker."))) as (app, pilot):
+        call_link = app.link.call
 
-            async def call_and_wait(operation: Any, request: Any, *, key: str | None = None) -> Any:
-                answer = await call_link(operation, request, key=key)
-                if operation is START_LOCAL:
-                    await call_link(runs.SHOW, runs.ShowRun(answer.run_id, HANG_SECONDS))
-                return answer
+        async def call_and_wait(operation: Any, request: Any, *, key: str | None = None) -> Any:
+            answer = await call_link(operation, request, key=key)
+            if operation is START_LOCAL:
+                await call_link(runs.SHOW, runs.ShowRun(answer.run_id, HANG_SECONDS))
+            return answer
 
-            app.link.call = call_and_wait
-            for text, answer in (("one", "Quick."), ("two", "Quicker.")):
-                await pilot.press(*text, "enter")
-                await wait_for(pilot, lambda shown=answer: shown in read_screen(app))
-
-    asyncio.run(talk())
+        app.link.call = call_and_wait
+        for text, answer in (("one", "Quick."), ("two", "Quicker.")):
+            await pilot.press(*text, "enter")
+            await wait_for(pilot, lambda shown=answer: shown in read_screen(app))
 
 
-def test_recalled_notes_are_shown_and_opened_also_in_a_session_that_is_opened_again(tmp_path: Path) -> None:
+async def test_recalled_notes_are_shown_and_opened_also_in_a_session_that_is_opened_again(tmp_path: Path) -> None:
     agent = AGENT + "memory: {embedder: none}\n"
 
-    async def talk() -> None:
-        async with open_app(tmp_path, ScriptedModel(say("Noted."), say("At ten.")), agent=agent) as (app, pilot):
-            await enter(pilot, "the train leaves at ten")
-            await wait_for(pilot, lambda: "Noted." in read_screen(app))
-            await enter(pilot, "/new")
-            await enter(pilot, "when does the train leave")
-            await wait_for(pilot, lambda: "At ten." in read_screen(app))
-            session_id = app.chat.session_id
-            assert session_id is not None
-            assert "▸ recalled 1 note" in read_screen(app)
-            assert "Asked: the train" not in read_screen(app)
-            assert "Asked: the train leaves" in await export_markdown(app.link, session_id)
-            await app.chat.open_session(session_id)
-            await wait_for(pilot, lambda: "Ask default anything" not in read_screen(app))
-            rows = read_screen(app).split("\n")
-            line = next(at for at, row in enumerate(rows) if "recalled 1 note" in row)
-            await pilot.click(TranscriptView, offset=(6, line))
-            await wait_for(pilot, lambda: "Asked: the train leaves at ten" in read_screen(app))
-
-    asyncio.run(talk())
+    async with open_app(tmp_path, ScriptedModel(say("Noted."), say("At ten.")), agent=agent) as (app, pilot):
+        await enter(pilot, "the train leaves at ten")
+        await wait_for(pilot, lambda: "Noted." in read_screen(app))
+        await enter(pilot, "/new")
+        await enter(pilot, "when does the train leave")
+        await wait_for(pilot, lambda: "At ten." in read_screen(app))
+        session_id = app.chat.session_id
+        assert session_id is not None
+        assert "▸ recalled 1 note" in read_screen(app)
+        assert "Asked: the train" not in read_screen(app)
+        assert "Asked: the train leaves" in await export_markdown(app.link, session_id)
+        await app.chat.open_session(session_id)
+        await wait_for(pilot, lambda: "Ask default anything" not in read_screen(app))
+        rows = read_screen(app).split("\n")
+        line = next(at for at, row in enumerate(rows) if "recalled 1 note" in row)
+        await pilot.click(TranscriptView, offset=(6, line))
+        await wait_for(pilot, lambda: "Asked: the train leaves at ten" in read_screen(app))
 
 
-def test_text_of_models_and_tools_is_never_markup(tmp_path: Path) -> None:
+async def test_text_of_models_and_tools_is_never_markup(tmp_path: Path) -> None:
     hostile = "[bold red]x[/] [@click=app.exit]y[/] \x1b[2J \u202e <b>z</b> [/nothing"
 
-    async def show() -> None:
-        async with open_app(tmp_path) as (app, pilot):
-            answer = AnswerItem(text=hostile, **place(1))
-            items = (answer, NoteItem(topic="llm_error", text=hostile, **place(2)))
-            app.chat.transcript.apply(RunId("run_1"), [ItemAdded(item) for item in items])
-            app.flash(hostile)
-            app.display_state.set_banner("link", hostile)
-            shown = "[bold red]x[/] [@click=app.exit]y[/] ␛[2J <U+202E> <b>z</b> [/nothing"
-            await wait_for(pilot, lambda: read_screen(app).count(shown) >= 3)
-
-    asyncio.run(show())
+    async with open_app(tmp_path) as (app, pilot):
+        answer = AnswerItem(text=hostile, **place(1))
+        items = (answer, NoteItem(topic="llm_error", text=hostile, **place(2)))
+        app.chat.transcript.apply(RunId("run_1"), [ItemAdded(item) for item in items])
+        app.flash(hostile)
+        app.display_state.set_banner("link", hostile)
+        shown = "[bold red]x[/] [@click=app.exit]y[/] ␛[2J <U+202E> <b>z</b> [/nothing"
+        await wait_for(pilot, lambda: read_screen(app).count(shown) >= 3)
 
 
 def test_help_lists_every_key_and_command_and_every_key_has_an_action() -> None:

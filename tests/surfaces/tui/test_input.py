@@ -1,6 +1,5 @@
 """The message: its history, file names, images, and what Tab does."""
 
-import asyncio
 import base64
 from pathlib import Path
 
@@ -18,79 +17,67 @@ PNG = base64.b64decode(
 )
 
 
-def test_ctrl_r_searches_the_history(tmp_path: Path) -> None:
-    async def talk() -> None:
-        model = ScriptedModel(*(say("Read.") for _ in range(3)))
-        async with open_app(tmp_path, model) as (app, pilot):
-            for number, text in enumerate(("about ships", "about sails", "weather"), start=1):
-                await enter(pilot, text)
-                await wait_for(pilot, lambda wanted=number: len(model.requests) == wanted and not app.chat.is_busy)
-            await pilot.press(*"draft", "ctrl+r", *"about")
-            await wait_for(pilot, lambda: "▸ about sails" in read_screen(app))
-            await pilot.press("escape")
-            await wait_for(pilot, lambda: app.prompt.text == "draft")
-            await pilot.press("ctrl+r", *"about", "ctrl+r")
-            await wait_for(pilot, lambda: "▸ about ships" in read_screen(app))
-            await pilot.press("enter")
-            await wait_for(pilot, lambda: app.prompt.text == "about ships")
-            assert app.prompt.mode == "message"
-            assert len(model.requests) == 3
-
-    asyncio.run(talk())
+async def test_ctrl_r_searches_the_history(tmp_path: Path) -> None:
+    model = ScriptedModel(*(say("Read.") for _ in range(3)))
+    async with open_app(tmp_path, model) as (app, pilot):
+        for number, text in enumerate(("about ships", "about sails", "weather"), start=1):
+            await enter(pilot, text)
+            await wait_for(pilot, lambda wanted=number: len(model.requests) == wanted and not app.chat.is_busy)
+        await pilot.press(*"draft", "ctrl+r", *"about")
+        await wait_for(pilot, lambda: "▸ about sails" in read_screen(app))
+        await pilot.press("escape")
+        await wait_for(pilot, lambda: app.prompt.text == "draft")
+        await pilot.press("ctrl+r", *"about", "ctrl+r")
+        await wait_for(pilot, lambda: "▸ about ships" in read_screen(app))
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: app.prompt.text == "about ships")
+        assert app.prompt.mode == "message"
+        assert len(model.requests) == 3
 
 
-def test_tab_queues_only_while_a_run_is_in_progress(tmp_path: Path) -> None:
+async def test_tab_queues_only_while_a_run_is_in_progress(tmp_path: Path) -> None:
     model = ScriptedModel(Silence())
 
-    async def talk() -> None:
-        async with open_app(tmp_path, model) as (app, pilot):
-            await pilot.press(*"look at @nosuch", "tab")
-            await wait_for(pilot, lambda: texts.NO_SUCH_FILE in read_screen(app))
-            await pilot.press(*" now", "tab")
-            await wait_for(pilot, lambda: texts.NOTHING_TO_QUEUE_AFTER in read_screen(app))
-            assert app.prompt.text == "look at @nosuch now"
-            assert not model.requests
-            await pilot.press("enter")
-            await wait_for(pilot, lambda: len(model.requests) == 1)
-            await pilot.press(*"later", "tab")
-            await wait_for(pilot, lambda: "queued: later" in read_screen(app))
-
-    asyncio.run(talk())
+    async with open_app(tmp_path, model) as (app, pilot):
+        await pilot.press(*"look at @nosuch", "tab")
+        await wait_for(pilot, lambda: texts.NO_SUCH_FILE in read_screen(app))
+        await pilot.press(*" now", "tab")
+        await wait_for(pilot, lambda: texts.NOTHING_TO_QUEUE_AFTER in read_screen(app))
+        assert app.prompt.text == "look at @nosuch now"
+        assert not model.requests
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: len(model.requests) == 1)
+        await pilot.press(*"later", "tab")
+        await wait_for(pilot, lambda: "queued: later" in read_screen(app))
 
 
-def test_file_names_with_accents_and_spaces_are_completed(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with open_app(tmp_path) as (app, pilot):
-            (tmp_path / "work" / "naïve ünï.py").touch()
-            await pilot.press(*"@naive")
-            await wait_for(pilot, lambda: "▸ naïve ünï.py" in read_screen(app))
-            await pilot.press("tab")
-            assert app.prompt.text == '@"naïve ünï.py" '
-
-    asyncio.run(talk())
+async def test_file_names_with_accents_and_spaces_are_completed(tmp_path: Path) -> None:
+    async with open_app(tmp_path) as (app, pilot):
+        (tmp_path / "work" / "naïve ünï.py").touch()
+        await pilot.press(*"@naive")
+        await wait_for(pilot, lambda: "▸ naïve ünï.py" in read_screen(app))
+        await pilot.press("tab")
+        assert app.prompt.text == '@"naïve ünï.py" '
     assert rank("uni", ["naïve ünï.py", "other.py"]) == ["naïve ünï.py"]
 
 
-def test_images_are_attached_by_their_paths(tmp_path: Path) -> None:
+async def test_images_are_attached_by_their_paths(tmp_path: Path) -> None:
     model = ScriptedModel(say("Seen."), say("Seen again."))
 
-    async def talk() -> None:
-        async with open_app(tmp_path, model) as (app, pilot):
-            for name in ("red dot.png", "dot.png"):
-                (tmp_path / "work" / name).write_bytes(PNG)
-            app.post_message(events.Paste(f"'{tmp_path / 'work' / 'red dot.png'}'"))
-            await wait_for(pilot, lambda: "[1] red dot.png" in read_screen(app))
-            await enter(pilot, "/attach dot.png")
-            await wait_for(pilot, lambda: "[2] dot.png" in read_screen(app))
-            await pilot.press("backspace")
-            await wait_for(pilot, lambda: "[2]" not in read_screen(app))
-            await enter(pilot, "what is it?")
-            await wait_for(pilot, lambda: "Seen." in read_screen(app))
-            await wait_for(pilot, lambda: not app.chat.is_busy)
-            await enter(pilot, 'and @"red dot.png" and @dot.png')
-            await wait_for(pilot, lambda: "Seen again." in read_screen(app))
-
-    asyncio.run(talk())
+    async with open_app(tmp_path, model) as (app, pilot):
+        for name in ("red dot.png", "dot.png"):
+            (tmp_path / "work" / name).write_bytes(PNG)
+        app.post_message(events.Paste(f"'{tmp_path / 'work' / 'red dot.png'}'"))
+        await wait_for(pilot, lambda: "[1] red dot.png" in read_screen(app))
+        await enter(pilot, "/attach dot.png")
+        await wait_for(pilot, lambda: "[2] dot.png" in read_screen(app))
+        await pilot.press("backspace")
+        await wait_for(pilot, lambda: "[2]" not in read_screen(app))
+        await enter(pilot, "what is it?")
+        await wait_for(pilot, lambda: "Seen." in read_screen(app))
+        await wait_for(pilot, lambda: not app.chat.is_busy)
+        await enter(pilot, 'and @"red dot.png" and @dot.png')
+        await wait_for(pilot, lambda: "Seen again." in read_screen(app))
     sent = [request.conversation.messages[-1] for request in model.requests]
     assert [sum(isinstance(part, Image) for part in message.parts) for message in sent] == [1, 2]
     assert find_mentioned_images("@nothing.png", tmp_path) == []

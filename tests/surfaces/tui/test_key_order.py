@@ -20,117 +20,99 @@ def press_at_once(app: TreadleApp, *keys: str) -> None:
         app.post_message(events.Key(name, key if len(key) == 1 else None))
 
 
-def test_letters_do_not_overtake_arrow_keys_and_enter(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with open_app(tmp_path, ScriptedModel(say("Read."))) as (app, pilot):
-            press_at_once(app, *"ac", "left", *"b", "end", *"d", "enter", *"next", "home", *"the ")
-            await wait_for(pilot, lambda: "Read." in read_screen(app))
-            await wait_for(pilot, lambda: app.prompt.text == "the next")
-            assert "abcd" in read_screen(app)
-
-    asyncio.run(talk())
+async def test_letters_do_not_overtake_arrow_keys_and_enter(tmp_path: Path) -> None:
+    async with open_app(tmp_path, ScriptedModel(say("Read."))) as (app, pilot):
+        press_at_once(app, *"ac", "left", *"b", "end", *"d", "enter", *"next", "home", *"the ")
+        await wait_for(pilot, lambda: "Read." in read_screen(app))
+        await wait_for(pilot, lambda: app.prompt.text == "the next")
+        assert "abcd" in read_screen(app)
 
 
-def test_a_choice_and_its_text_may_be_typed_at_once(tmp_path: Path) -> None:
+async def test_a_choice_and_its_text_may_be_typed_at_once(tmp_path: Path) -> None:
     model = ScriptedModel(
         ask(call("write_file", path="a.txt", content="one")),
         ask(call("write_file", path="a.txt", content="two")),
         say("Done."),
     )
 
-    async def talk() -> None:
-        async with open_app(tmp_path, model) as (app, pilot):
-            press_at_once(app, *"go", "enter")
-            await wait_for(pilot, lambda: "4 allow" in read_screen(app))
-            press_at_once(app, "3", *"1 no, 2 never", "enter")
-            await wait_for(pilot, lambda: "│ +two" in read_screen(app) and "4 allow" in read_screen(app))
-            assert "1 no, 2 never" in read_screen(app)
-            press_at_once(app, "2", "up", "end", "left", *" and more", "enter")
-            await wait_for(pilot, lambda: "Done." in read_screen(app))
-            assert (tmp_path / "work" / "a.txt").read_text() == "two and more"
-
-    asyncio.run(talk())
+    async with open_app(tmp_path, model) as (app, pilot):
+        press_at_once(app, *"go", "enter")
+        await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+        press_at_once(app, "3", *"1 no, 2 never", "enter")
+        await wait_for(pilot, lambda: "│ +two" in read_screen(app) and "4 allow" in read_screen(app))
+        assert "1 no, 2 never" in read_screen(app)
+        press_at_once(app, "2", "up", "end", "left", *" and more", "enter")
+        await wait_for(pilot, lambda: "Done." in read_screen(app))
+        assert (tmp_path / "work" / "a.txt").read_text() == "two and more"
 
 
-def test_a_key_that_is_pressed_twice_decides_once(tmp_path: Path) -> None:
+async def test_a_key_that_is_pressed_twice_decides_once(tmp_path: Path) -> None:
     model = ScriptedModel(
         ask(call("write_file", path="a.txt", content="one")),
         ask(call("write_file", path="c.txt", content="two")),
         say("Done."),
     )
 
-    async def talk() -> None:
-        async with open_app(tmp_path, model) as (app, pilot):
-            press_at_once(app, *"go", "enter")
-            await wait_for(pilot, lambda: "4 allow" in read_screen(app))
-            press_at_once(app, *"1111")
-            await wait_for(pilot, lambda: "│ +two" in read_screen(app) and "4 allow" in read_screen(app))
-            await pilot.press("3", *"no", "enter")
-            await wait_for(pilot, lambda: "Done." in read_screen(app))
-
-    asyncio.run(talk())
+    async with open_app(tmp_path, model) as (app, pilot):
+        press_at_once(app, *"go", "enter")
+        await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+        press_at_once(app, *"1111")
+        await wait_for(pilot, lambda: "│ +two" in read_screen(app) and "4 allow" in read_screen(app))
+        await pilot.press("3", *"no", "enter")
+        await wait_for(pilot, lambda: "Done." in read_screen(app))
 
 
-def test_keys_reach_a_picker_before_its_rows_are_loaded(tmp_path: Path) -> None:
+async def test_keys_reach_a_picker_before_its_rows_are_loaded(tmp_path: Path) -> None:
     """The list comes late. What is typed at once is the search, and Enter chooses from the list."""
 
-    async def talk() -> None:
-        async with open_app(tmp_path, ScriptedModel(say("One."), say("Two."))) as (app, pilot):
-            for text in ("about ships", "about sails"):
-                press_at_once(app, *text, "enter")
-                await wait_for(pilot, lambda: app.chat.run is not None and app.chat.run.ended)
-                press_at_once(app, "ctrl+n")
-                await wait_for(pilot, lambda: app.chat.session_id is None)
-            came = asyncio.Event()
-            load = app.runner.sessions.list_rows
+    async with open_app(tmp_path, ScriptedModel(say("One."), say("Two."))) as (app, pilot):
+        for text in ("about ships", "about sails"):
+            press_at_once(app, *text, "enter")
+            await wait_for(pilot, lambda: app.chat.run is not None and app.chat.run.ended)
+            press_at_once(app, "ctrl+n")
+            await wait_for(pilot, lambda: app.chat.session_id is None)
+        came = asyncio.Event()
+        load = app.runner.sessions.list_rows
 
-            async def load_late() -> list[PickerRow]:
-                await came.wait()
-                return await load()
+        async def load_late() -> list[PickerRow]:
+            await came.wait()
+            return await load()
 
-            app.runner.sessions.list_rows = load_late
-            press_at_once(app, "f2", *"ships", "enter", *"more")
-            await wait_for(pilot, lambda: isinstance(app.screen, PickerScreen))
-            await wait_for(pilot, lambda: app.screen.query_one(Input).value == "ships")
-            assert isinstance(app.screen, PickerScreen)
-            came.set()
-            await wait_for(pilot, lambda: app.chat.title == "about ships")
-            await wait_for(pilot, lambda: app.prompt.text == "more")
-
-    asyncio.run(talk())
+        app.runner.sessions.list_rows = load_late
+        press_at_once(app, "f2", *"ships", "enter", *"more")
+        await wait_for(pilot, lambda: isinstance(app.screen, PickerScreen))
+        await wait_for(pilot, lambda: app.screen.query_one(Input).value == "ships")
+        assert isinstance(app.screen, PickerScreen)
+        came.set()
+        await wait_for(pilot, lambda: app.chat.title == "about ships")
+        await wait_for(pilot, lambda: app.prompt.text == "more")
 
 
-def test_escape_closes_a_picker_whose_rows_never_load(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with open_app(tmp_path) as (app, pilot):
+async def test_escape_closes_a_picker_whose_rows_never_load(tmp_path: Path) -> None:
+    async with open_app(tmp_path) as (app, pilot):
 
-            async def load_never() -> list[PickerRow]:
-                await asyncio.Event().wait()
-                return []
+        async def load_never() -> list[PickerRow]:
+            await asyncio.Event().wait()
+            return []
 
-            app.runner.list_agents = load_never
-            press_at_once(app, *"/agent", "escape", "enter")
-            await wait_for(pilot, lambda: isinstance(app.screen, PickerScreen))
-            press_at_once(app, "down", "escape", *"next")
-            await wait_for(pilot, lambda: not isinstance(app.screen, PickerScreen))
-            await wait_for(pilot, lambda: app.prompt.text == "next")
-
-    asyncio.run(talk())
+        app.runner.list_agents = load_never
+        press_at_once(app, *"/agent", "escape", "enter")
+        await wait_for(pilot, lambda: isinstance(app.screen, PickerScreen))
+        press_at_once(app, "down", "escape", *"next")
+        await wait_for(pilot, lambda: not isinstance(app.screen, PickerScreen))
+        await wait_for(pilot, lambda: app.prompt.text == "next")
 
 
-def test_changes_of_the_transcript_wait_for_keys_for_a_limited_time(tmp_path: Path) -> None:
-    async def talk() -> None:
-        async with open_app(tmp_path) as (app, pilot):
-            asked: list[bool] = []
+async def test_changes_of_the_transcript_wait_for_keys_for_a_limited_time(tmp_path: Path) -> None:
+    async with open_app(tmp_path) as (app, pilot):
+        asked: list[bool] = []
 
-            def is_pending() -> bool:
-                asked.append("drawn" in read_screen(app))
-                return True
+        def is_pending() -> bool:
+            asked.append("drawn" in read_screen(app))
+            return True
 
-            app.view.is_key_pending = is_pending
-            app.chat.transcript.report("drawn")
-            app.view.note_change(None)
-            await wait_for(pilot, lambda: "drawn" in read_screen(app))
-            assert asked[:MAX_PAUSES] == [False] * MAX_PAUSES
-
-    asyncio.run(talk())
+        app.view.is_key_pending = is_pending
+        app.chat.transcript.report("drawn")
+        app.view.note_change(None)
+        await wait_for(pilot, lambda: "drawn" in read_screen(app))
+        assert asked[:MAX_PAUSES] == [False] * MAX_PAUSES

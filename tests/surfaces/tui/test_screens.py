@@ -2,7 +2,6 @@
 
 TREADLE_RECORD_SCREENS=1 records them again; look at the difference before committing it."""
 
-import asyncio
 import os
 from datetime import UTC, datetime
 from itertools import count
@@ -123,7 +122,7 @@ def make_picker(app: TreadleApp) -> PickerScreen:
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)], ids=["80x24", "200x50"])
-def test_the_main_screens_look_as_recorded(tmp_path: Path, size: tuple[int, int], theme: str) -> None:
+async def test_the_main_screens_look_as_recorded(tmp_path: Path, size: tuple[int, int], theme: str) -> None:
     async def show() -> dict[str, str]:
         shown: dict[str, str] = {}
         async with open_app(tmp_path, size=size, theme=theme) as (app, pilot):
@@ -146,7 +145,7 @@ def test_the_main_screens_look_as_recorded(tmp_path: Path, size: tuple[int, int]
                 await wait_for(pilot, lambda: len(app.screen_stack) == 1)
         return shown
 
-    for name, screen in asyncio.run(show()).items():
+    for name, screen in (await show()).items():
         path = SCREENS / f"{name}-{size[0]}x{size[1]}-{theme}.txt"
         if os.environ.get("TREADLE_RECORD_SCREENS"):
             path.write_text(screen)

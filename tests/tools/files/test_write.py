@@ -162,7 +162,7 @@ def test_a_file_that_another_program_keeps_changing_is_retried_a_few_times(
     assert (workspace / "f").read_text() == "b"
 
 
-def test_no_update_is_lost_with_hard_links(workspace: Path) -> None:
+async def test_no_update_is_lost_with_hard_links(workspace: Path) -> None:
     count = 40
     (workspace / "f").write_text("".join(f"<{number}>\n" for number in range(count)))
     (workspace / "folder").mkdir()
@@ -176,9 +176,6 @@ def test_no_update_is_lost_with_hard_links(workspace: Path) -> None:
         arguments = tool.parse(f'{{"path": "{path}", "old": "<{number}>", "new": "[{number}]"}}')
         await tool.run(arguments, context(workspace))
 
-    async def edit_all() -> None:
-        await asyncio.gather(*[edit(number) for number in range(count)])
-
-    asyncio.run(edit_all())
+    await asyncio.gather(*[edit(number) for number in range(count)])
     assert (workspace / "f").read_text() == "".join(f"[{number}]\n" for number in range(count))
     assert (workspace / "one").is_symlink()

@@ -1,6 +1,5 @@
 """Which hosts may be fetched from."""
 
-import asyncio
 from collections.abc import Sequence
 from ipaddress import ip_address
 
@@ -90,25 +89,25 @@ def test_public_names_are_left_to_the_resolver(host: str) -> None:
         ("https://" + "a" * 9000, "at most"),
     ],
 )  # fmt: skip
-def test_invalid_urls_are_refused_without_a_connection(url: str, words: str) -> None:
+async def test_invalid_urls_are_refused_without_a_connection(url: str, words: str) -> None:
     async def nowhere(host: str, port: int) -> Sequence[str]:
         raise OSError("looked up")
 
     with pytest.raises(ToolError) as raised:
-        asyncio.run(fetched(url, explain_not_public, nowhere))
+        await fetched(url, explain_not_public, nowhere)
     assert words in str(raised.value)
 
 
 @each("address", NOT_PUBLIC)
-def test_a_name_that_resolves_to_a_private_address_is_refused(address: str) -> None:
+async def test_a_name_that_resolves_to_a_private_address_is_refused(address: str) -> None:
     async def mixed(host: str, port: int) -> Sequence[str]:
         return ["1.1.1.1", address]
 
     with pytest.raises(ToolError, match=r"is not fetched: innocent\.example is at"):
-        asyncio.run(fetched("https://innocent.example/", explain_not_public, mixed))
+        await fetched("https://innocent.example/", explain_not_public, mixed)
 
 
-def test_addresses_from_the_system_resolver_are_vetted() -> None:
-    assert asyncio.run(resolve_host("127.0.0.1", 80)) == ["127.0.0.1"]
+async def test_addresses_from_the_system_resolver_are_vetted() -> None:
+    assert await resolve_host("127.0.0.1", 80) == ["127.0.0.1"]
     with pytest.raises(ToolError, match="was not found"):
-        asyncio.run(fetched("https://no-such-host.invalid/", explain_not_public, resolve_host))
+        await fetched("https://no-such-host.invalid/", explain_not_public, resolve_host)

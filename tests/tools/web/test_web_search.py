@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from tests.tools.web.serving import CONTEXT, Handler, fetched, here, run, serving
+from tests.tools.web.serving import CONTEXT, Handler, fetched, here, serving
 from treadle.config.agent_files import TEMPLATES
 from treadle.config.home import Home
 from treadle.domain.errors import ConfigError
@@ -64,16 +64,13 @@ def answering(value: Any, requests: list[dict[str, Any]] | None = None) -> Handl
     return answer
 
 
-def against(handler: Handler, work: Callable[[int], Awaitable[None]]) -> None:
-    async def scenario() -> None:
-        async with serving(handler) as port:
-            await work(port)
-
-    run(scenario)
+async def against(handler: Handler, work: Callable[[int], Awaitable[None]]) -> None:
+    async with serving(handler) as port:
+        await work(port)
 
 
 @pytest.mark.parametrize("name", ENGINES)
-def test_each_engine_is_asked_in_its_own_way_and_answers_with_pages(name: SearchEngineName) -> None:
+async def test_each_engine_is_asked_in_its_own_way_and_answers_with_pages(name: SearchEngineName) -> None:
     requests: list[dict[str, Any]] = []
 
     async def work(port: int) -> None:
@@ -83,7 +80,7 @@ def test_each_engine_is_asked_in_its_own_way_and_answers_with_pages(name: Search
             "1. Looms\n   https://example.org/looms\n   Warp & weft."
         )
 
-    against(answering(shape(name, {**PAGE, "passage": "<strong>Warp</strong> &amp; weft."}), requests), work)
+    await against(answering(shape(name, {**PAGE, "passage": "<strong>Warp</strong> &amp; weft."}), requests), work)
     [request] = requests
     sent = (request["method"], request["path"], request["query"], request["body"])
     assert (
@@ -113,7 +110,7 @@ def test_each_engine_is_asked_in_its_own_way_and_answers_with_pages(name: Search
         (web.Response(body=b"x" * (MAX_BYTES + 1)), "more than 2,000,000 bytes"),
     ],
 )
-def test_a_bad_answer_is_an_error_without_the_key(
+async def test_a_bad_answer_is_an_error_without_the_key(
     name: SearchEngineName, response: web.Response, words: str | None
 ) -> None:
     async def answer(request: web.Request) -> web.Response:
@@ -127,7 +124,7 @@ def test_a_bad_answer_is_an_error_without_the_key(
             await searched(engine_at(port, name))
         assert KEY not in str(raised.value)
 
-    against(answer, work)
+    await against(answer, work)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +136,7 @@ def test_a_bad_answer_is_an_error_without_the_key(
         f"https://example.org/{'x' * 2000}",
     ],
 )  # fmt: skip
-def test_results_that_web_fetch_would_refuse_are_left_out(url: str) -> None:
+async def test_results_that_web_fetch_would_refuse_are_left_out(url: str) -> None:
     async def work(port: int) -> None:
         said = await searched(engine_at(port))
         assert "Bad" not in said
@@ -147,10 +144,10 @@ def test_results_that_web_fetch_would_refuse_are_left_out(url: str) -> None:
         assert "[1 left out: " in said
 
     assert not is_public_page(url)
-    against(answering(shape("brave", PAGE, {"title": "Bad", "url": url})), work)
+    await against(answering(shape("brave", PAGE, {"title": "Bad", "url": url})), work)
 
 
-def test_long_passages_are_redacted_before_they_are_cut_and_many_results_are_limited() -> None:
+async def test_long_passages_are_redacted_before_they_are_cut_and_many_results_are_limited() -> None:
     secret = "canary-secret-value"
     text = "x" * (MAX_PASSAGE_CHARACTERS - 5) + secret
 
@@ -165,24 +162,21 @@ def test_long_passages_are_redacted_before_they_are_cut_and_many_results_are_lim
         assert said.count("https://example.org/looms") == 2
         assert len(said) < 3 * MAX_PASSAGE_CHARACTERS
 
-    against(answering(shape("brave", *[{**PAGE, "passage": text}] * 50)), work)
+    await against(answering(shape("brave", *[{**PAGE, "passage": text}] * 50)), work)
 
 
 @pytest.mark.parametrize(("key", "words"), [(None, "vault set BRAVE_API_KEY"), ("a\nb", "cannot have")])
-def test_a_missing_or_broken_key_is_said_before_a_request(key: str | None, words: str) -> None:
+async def test_a_missing_or_broken_key_is_said_before_a_request(key: str | None, words: str) -> None:
     async def work(port: int) -> None:
         with pytest.raises(ToolError, match=words):
             await searched(engine_at(port, key=key))
 
-    against(answering({}), work)
+    await against(answering({}), work)
 
 
-def test_an_engine_that_does_not_answer_is_named() -> None:
-    async def work() -> None:
-        with pytest.raises(SearchFailed, match="brave could not be reached"):
-            await engine_at(9).search("x", 1)
-
-    run(work)
+async def test_an_engine_that_does_not_answer_is_named() -> None:
+    with pytest.raises(SearchFailed, match="brave could not be reached"):
+        await engine_at(9).search("x", 1)
 
 
 def test_the_tool_exists_while_an_engine_is_configured() -> None:
@@ -220,17 +214,17 @@ def test_invalid_settings_are_refused(arguments: tuple[Any, ...], words: str) ->
         ({"passage": "![x](http://10.0.0.1/)\n\n# [y](data:z)"}, "![x](http://10.0.0.1/) # [y](data:z)"),
     ],
 )  # fmt: skip
-def test_no_result_can_look_like_another_or_hide_characters(item: Mapping[str, str], shown: str) -> None:
+async def test_no_result_can_look_like_another_or_hide_characters(item: Mapping[str, str], shown: str) -> None:
     async def work(port: int) -> None:
         said = await searched(engine_at(port))
         assert shown in said
         assert [line[:2] for line in said.splitlines() if line[:1].isdigit()] == ["1."]
         assert said.replace("\n", "").isprintable()
 
-    against(answering(shape("brave", {**PAGE, **item})), work)
+    await against(answering(shape("brave", {**PAGE, **item})), work)
 
 
-def test_a_host_in_a_private_network_is_listed_and_never_fetched() -> None:
+async def test_a_host_in_a_private_network_is_listed_and_never_fetched() -> None:
     asked: list[str] = []
 
     async def resolve(host: str, port: int) -> Sequence[str]:
@@ -250,29 +244,26 @@ def test_a_host_in_a_private_network_is_listed_and_never_fetched() -> None:
                 await fetched(url, vet=explain_not_public, resolve=resolve)
         assert asked == ["inner.example.org"]
 
-    run(work)
+    await work()
 
 
-def test_a_redirect_of_the_engine_is_not_followed_and_carries_no_key() -> None:
+async def test_a_redirect_of_the_engine_is_not_followed_and_carries_no_key() -> None:
     asked: list[str] = []
 
     async def elsewhere(request: web.Request) -> web.Response:
         asked.append(request.path)
         return web.json_response({})
 
-    async def work() -> None:
-        async with serving(elsewhere) as target:
+    async with serving(elsewhere) as target:
 
-            async def redirect(request: web.Request) -> web.Response:
-                return web.Response(status=307, headers={"Location": f"http://127.0.0.1:{target}/"})
+        async def redirect(request: web.Request) -> web.Response:
+            return web.Response(status=307, headers={"Location": f"http://127.0.0.1:{target}/"})
 
-            async with serving(redirect) as port:
-                for name in ENGINES:
-                    with pytest.raises(ToolError, match="It redirects"):
-                        await searched(engine_at(port, name))
-        assert asked == []
-
-    run(work)
+        async with serving(redirect) as port:
+            for name in ENGINES:
+                with pytest.raises(ToolError, match="It redirects"):
+                    await searched(engine_at(port, name))
+    assert asked == []
 
 
 def test_only_the_config_of_the_home_names_an_engine(tmp_path: Path) -> None:

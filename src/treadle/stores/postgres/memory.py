@@ -125,11 +125,13 @@ async def _run_in_thread(look: Callable[[MemoryView], Result], view: "_View") ->
     """Run `look` in a thread. When cancelled, wait until the thread stops using the connection."""
     reading = asyncio.ensure_future(asyncio.to_thread(look, view))
     try:
-        return await asyncio.shield(reading)
+        await asyncio.wait({reading})
     except asyncio.CancelledError:
         view.is_over = True
         await asyncio.wait({reading})
+        reading.exception()  # retrieved, or the event loop would log it
         raise
+    return reading.result()
 
 
 def _to_arrays(
