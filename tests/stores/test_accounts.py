@@ -1,8 +1,10 @@
-"""Usage is counted in the transaction of the events that report it: cheaply and exactly, also with faults."""
+"""Both stores count usage in the transaction of the events that report it: cheaply, exactly, and despite faults."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from random import Random
 from typing import Any, Protocol, cast
 
 import apsw
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.stores.postgres.harness import opened
 from treadle.core.fold import fold_all
 from treadle.core.state import new_state
 from treadle.domain.agents import AgentSpec, Limits
@@ -36,6 +39,7 @@ from treadle.domain.runs import Metrics, Usage
 from treadle.operations.usage import UsageQuery, compute_usage, sum_usage
 from treadle.ports.accounts import Accounts, AgentStates, Ceilings, Reserve, UsageFilter, Used
 from treadle.ports.journal import LEASE_SECONDS, Advance, Claim, Release
+from treadle.stores.postgres.accounts import PostgresAccounts
 from treadle.stores.sqlite.accounts import SqliteAccounts
 from treadle.stores.sqlite.connection import open_database
 from treadle.stores.sqlite.journal import SqliteJournal
@@ -75,7 +79,7 @@ class Desk(StoreProcess):
 
 
 @asynccontextmanager
-async def desk() -> AsyncGenerator[Desk, None]:
+async def open_sqlite_desk() -> AsyncGenerator[Desk, None]:
     database, clock, told = open_database(":memory:"), FakeClock(), Recorder()
     writer = InlineWriter(database)
     process = Desk(SqliteJournal(writer, told, clock), told, clock, CountingIds(), "worker")
@@ -88,6 +92,26 @@ async def desk() -> AsyncGenerator[Desk, None]:
     cast("apsw.Connection", database).exec_trace = trace
     yield process
     await process.store.close()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType] -- not of the port
+
+
+@asynccontextmanager
+async def open_postgres_desk(url: str) -> AsyncGenerator[Desk, None]:
+    clock, told = FakeClock(), Recorder()
+    async with opened(url, told, clock) as (journal, database, _):
+        process = Desk(journal, told, clock, CountingIds(), "worker")
+        process.accounts = PostgresAccounts(database, clock.now)
+        yield process
+
+
+OpenDesk = Callable[[], AbstractAsyncContextManager[Desk]]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def open_desk(request: pytest.FixtureRequest) -> OpenDesk:
+    """Return what opens a desk on each store."""
+    if request.param == "sqlite":
+        return open_sqlite_desk
+    return partial(open_postgres_desk, request.getfixturevalue("url"))
 
 
 def reply(tokens: int = 10, cost: float | None = 0.5, output: int = 5) -> LlmResponse:
@@ -106,7 +130,7 @@ def reply(tokens: int = 10, cost: float | None = 0.5, output: int = 5) -> LlmRes
 
 
 async def test_many_runs_that_commit_together_are_counted_with_one_statement() -> None:
-    async with desk() as process:
+    async with open_sqlite_desk() as process:
         claims = [await process.begun() for _ in range(100)]
         process.statements.clear()
         for turn in range(3):
@@ -120,7 +144,7 @@ async def test_many_runs_that_commit_together_are_counted_with_one_statement() -
 
 
 async def test_a_run_without_ceilings_never_touches_an_account() -> None:
-    async with desk() as process:
+    async with open_sqlite_desk() as process:
         claim = await process.begun()
         process.statements.clear()
         await process.advance(claim, 3, [], [REQUEST])
@@ -130,8 +154,8 @@ async def test_a_run_without_ceilings_never_touches_an_account() -> None:
             assert not any(table in statement for table in ACCOUNTING), statement
 
 
-async def test_usage_of_a_long_run_is_visible_while_it_is_in_progress() -> None:
-    async with desk() as process:
+async def test_usage_of_a_long_run_is_visible_while_it_is_in_progress(open_desk: OpenDesk) -> None:
+    async with open_desk() as process:
         claim = await process.begun()
         await process.advance(claim, 3, [reply()])
         assert await process.used() == []
@@ -148,8 +172,8 @@ async def test_usage_of_a_long_run_is_visible_while_it_is_in_progress() -> None:
 # ── What is counted, and for whom ──────────────────────────────────────────────────────────────────
 
 
-async def test_usage_is_by_agent_token_model_and_day() -> None:
-    async with desk() as process:
+async def test_usage_is_by_agent_token_model_and_day(open_desk: OpenDesk) -> None:
+    async with open_desk() as process:
         today = int(process.clock.now() // DAY)
         claim = await process.begun(token="tok_1", rate=10.0)
         await process.advance(claim, 3, [reply(10, 0.5)])
@@ -248,25 +272,67 @@ def test_usage_is_summed_up_by_the_requested_key() -> None:
 
 
 async def test_an_invalid_day_is_refused_with_what_is_accepted() -> None:
-    async with desk() as process:
+    async with open_sqlite_desk() as process:
         said = await check_refused(compute_usage(process.accounts, UsageQuery(since="yesterday")), UsageError)
         assert said == "since is `yesterday`; accepted: a day such as 2026-03-01."
 
 
-async def test_usage_is_counted_once_if_a_commit_is_repeated_without_a_failed_append() -> None:
-    """A commit that fails because of one append is made again without it."""
+async def test_usage_of_refused_appends_is_not_counted(open_desk: OpenDesk) -> None:
+    """Intents that wait for a delivery, and an append that cannot be stored, together with one that can."""
 
-    async with desk() as process:
+    async with open_desk() as process:
         good, bad = await process.begun(), await process.begun()
-        await process.advance(good, 3, [], [REQUEST])
-        broken = Draft(EventId("evt_x"), process.clock.now(), "step_start", reply(), cast("bytes", "no bytes"))
+        await process.steer(good.origin.run_id)
+        refused = await process.advance(good, 3, [reply()], [ToolCallStart("c", "look", "{}", "key")])
+        assert not refused.accepted
+        broken = Draft(EventId("evt_x"), process.clock.now(), "llm_response", reply(), cast("bytes", "none"))
         attempt = process.store.advance(Advance(bad.origin.run_id, bad.epoch, 3, (broken,)))
-        fine, failed = await asyncio.gather(process.advance(good, 4, [reply()]), attempt, return_exceptions=True)
+        fine, failed = await asyncio.gather(process.advance(good, 5, [reply()]), attempt, return_exceptions=True)
         assert not isinstance(fine, BaseException)
         assert isinstance(failed, BaseException)
-        await process.end(good, 5)
+        await process.end(good, 6)
+        await process.end(bad, 3)
         [used] = await process.used()
-        assert (used.runs, used.model_calls, used.input_tokens) == (1, 1, 10)
+        assert (used.runs, used.model_calls, used.input_tokens, used.tool_calls) == (2, 2, 20, 0)
+
+
+async def test_an_account_reports_its_usage_and_shortage(open_desk: OpenDesk) -> None:
+    async with open_desk() as process:
+        bound = (Ceilings("agent/bound", tokens=100, cost=5.0), Ceilings("token/poor", cost=0.5))
+        claim = await process.begun(BOUND)
+        assert await process.accounts.find_shortage(bound) is None
+        await process.advance(
+            claim,
+            3,
+            [],
+            [REQUEST],
+            reserve=Reserve(accounts=bound, step=1, attempt=1, tokens=60, cost=0.25, credits=2.5),
+        )
+        balance = await process.accounts.balance("agent/bound")
+        assert (balance.reserved_tokens, balance.reserved_cost, balance.reserved_credits) == (60, 0.25, 2.5)
+        await process.advance(claim, 4, [reply(80, 0.5, 30)])
+        balance = await process.accounts.balance("agent/bound")
+        assert (balance.tokens, balance.cost, balance.reserved_tokens) == (110, 0.5, 0)
+        short = await process.accounts.find_shortage(bound)
+        assert short is not None
+        assert (short.account, short.kind, short.used) == ("agent/bound", "tokens", 110)
+        assert short.resets_at is not None
+        process.clock.pass_time(short.resets_at - process.clock.now())
+        short = await process.accounts.find_shortage(bound)
+        assert short is not None
+        assert (short.account, short.kind, short.resets_at) == ("token/poor", "cost", None)
+
+
+async def test_steps_and_runs_of_a_tree_are_counted_permanently(open_desk: OpenDesk) -> None:
+    async with open_desk() as process:
+        bound = (Ceilings("tree/one", steps=2, runs=1),)
+        claim = await process.begun(BOUND)
+        for wanted, refused in ((Reserve(bound, steps=2), None), (Reserve(bound, steps=1), "steps"),
+                                (Reserve(bound, runs=1), None), (Reserve(bound, runs=1), "runs")):  # fmt: skip
+            advanced = await process.advance(claim, 3, reserve=wanted)
+            assert (advanced.refused.kind if advanced.refused else None) == refused
+            assert advanced.near == ()
+            process.clock.pass_time(7200)
 
 
 # ── Whatever happens, it adds up ───────────────────────────────────────────────────────────────────
@@ -356,32 +422,63 @@ async def metrics_of(process: Desk, run: Told) -> Metrics:
     return fold_all(new_state(run.claim.origin), events).metrics(0.0)
 
 
+async def check_sums(process: Desk, told: Sequence[tuple[AgentSpec, Sequence[tuple[str, Any]]]]) -> None:
+    """Execute runs of so many turns, and compare the counted usage with what their journals fold to."""
+    runs: list[Told] = []
+    for agent, turns_of_run in told:
+        runs.append(run := Told(process, await process.begun(agent)))
+        for kind, end in turns_of_run:
+            await run.turn(kind, end)
+        await run.end()
+    found = sum_usage(await process.used(), "agent")
+    metrics = [await metrics_of(process, run) for run in runs]
+    assert sum(line.runs for line in found) == len(runs)
+    assert sum(line.tool_calls for line in found) == sum(each.actions for each in metrics)
+    for name in ("model_calls", "input_tokens", "output_tokens", "cache_read_tokens", "unpriced_calls"):
+        assert sum(getattr(line, name) for line in found) == sum(getattr(each, name) for each in metrics)
+    assert sum(line.cost for line in found) == pytest.approx(sum(each.cost for each in metrics))
+    for run in runs:
+        balance = await process.accounts.balance(f"tree/{run.claim.origin.run_id}")
+        assert balance.reserved_cost == 0
+
+
 @settings(max_examples=60, deadline=None)
 @given(scenarios)
 async def test_usage_equals_the_sum_of_the_journals(told: list[tuple[AgentSpec, list[tuple[str, Any]]]]) -> None:
-    async with desk() as process:
-        runs: list[Told] = []
-        for agent, list_published in told:
-            runs.append(run := Told(process, await process.begun(agent)))
-            for kind, end in list_published:
-                await run.turn(kind, end)
-            await run.end()
-        found = sum_usage(await process.used(), "agent")
-        metrics = [await metrics_of(process, run) for run in runs]
-        assert sum(line.runs for line in found) == len(runs)
-        assert sum(line.tool_calls for line in found) == sum(each.actions for each in metrics)
-        for name in ("model_calls", "input_tokens", "output_tokens", "cache_read_tokens", "unpriced_calls"):
-            assert sum(getattr(line, name) for line in found) == sum(getattr(each, name) for each in metrics)
-        assert sum(line.cost for line in found) == pytest.approx(sum(each.cost for each in metrics))
-        for run in runs:
-            balance = await process.accounts.balance(f"tree/{run.claim.origin.run_id}")
-            assert balance.reserved_cost == 0
+    async with open_sqlite_desk() as process:
+        await check_sums(process, told)
 
 
-async def test_the_state_of_an_agent_is_kept() -> None:
-    async with desk() as process:
+TURNS = (
+    ("call", reply(7, 0.25)),
+    ("call", LlmError(1, 1, "server", "no", True, usage=Usage(5, 1), cost=None)),
+    ("summary", CompactionFailed("compact", "threshold", "no", Usage(9), cost=0.5)),
+    ("crash", None),
+    ("give back", None),
+    ("crash while asking", None),
+    ("tools", None),
+)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_usage_equals_the_sum_of_the_journals_on_postgres(url: str, seed: int) -> None:
+    """A database for each generated example would cost too much."""
+    random = Random(seed)
+    async with open_postgres_desk(url) as process:
+        await check_sums(process, [(agent, random.choices(TURNS, k=8)) for agent in (FREE, BOUND, FREE, BOUND)])
+
+
+async def test_the_state_of_an_agent_is_kept(open_desk: OpenDesk) -> None:
+    async with open_desk() as process:
         assert await process.accounts.state("hero") == "running"
         assert not await process.accounts.set_state("hero", "paused"), "the agent does not exist yet"
         await process.store.agent("hero", AgentId("agt_1"))
         assert await process.accounts.set_state("hero", "stopped")
         assert await process.accounts.state("hero") == "stopped"
+
+
+async def test_the_state_of_an_agent_is_shared_by_all_processes(url: str) -> None:
+    async with open_postgres_desk(url) as one, open_postgres_desk(url) as two:
+        await one.store.agent("hero", AgentId("agt_1"))
+        assert await one.accounts.set_state("hero", "stopped")
+        assert await two.accounts.state("hero") == "stopped"

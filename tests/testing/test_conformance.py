@@ -3,13 +3,13 @@
 import asyncio
 import inspect
 from collections.abc import Iterable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 from tests.patience import HANG_SECONDS
+from tests.stores.postgres.harness import OnServer
 from tests.testing.harnesses import Function, InMemory, Local, OnFile, OverHttp, Scripted, simulated
 from treadle.testing.conformance import (
     accounts,
@@ -24,7 +24,7 @@ from treadle.testing.conformance import (
 )
 from treadle.testing.conformance.dispatcher import DispatcherCheck
 from treadle.testing.conformance.model import ModelCheck, ModelHarness
-from treadle.testing.conformance.store import StoreCheck
+from treadle.testing.conformance.store import StoreCheck, StoreHarness
 
 STORE_MODULES = (claims, concurrency, journal, children, accounts, wakes, runs)
 STORE_CHECKS = tuple(check for module in STORE_MODULES for check in module.CHECKS)
@@ -34,19 +34,17 @@ def named(checks: Iterable[Any]) -> list[Any]:
     return [pytest.param(check, id=check.__name__) for check in checks]
 
 
-@pytest.mark.parametrize("check", named(STORE_CHECKS))
-async def test_sqlite_on_a_file_keeps_the_contract_of_stores(check: StoreCheck, tmp_path: Path) -> None:
-    await _bounded(check, OnFile(tmp_path))
+@pytest.fixture(params=["sqlite file", "sqlite memory", "postgres"])
+def stores(request: pytest.FixtureRequest) -> StoreHarness:
+    if request.param == "postgres":
+        return OnServer(request.getfixturevalue("url"))
+    return OnFile(request.getfixturevalue("tmp_path")) if request.param == "sqlite file" else InMemory()
 
 
 @pytest.mark.parametrize("check", named(STORE_CHECKS))
-async def test_sqlite_in_memory_keeps_the_contract_of_stores(check: StoreCheck) -> None:
-    await _bounded(check, InMemory())
-
-
-async def _bounded(check: StoreCheck, harness: OnFile | InMemory) -> None:
+async def test_each_store_keeps_the_contract_of_stores(check: StoreCheck, stores: StoreHarness) -> None:
     async with asyncio.timeout(HANG_SECONDS):
-        await check(harness)
+        await check(stores)
 
 
 @pytest.mark.parametrize("harness", [Scripted(), Function(), OverHttp()], ids=lambda it: type(it).__name__)

@@ -1,13 +1,13 @@
-"""The stores on SQLite other than the journal pass the conformance checks."""
+"""The stores other than the journal pass the conformance checks."""
 
 import asyncio
 import inspect
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from tests.patience import HANG_SECONDS
+from tests.stores.postgres.harness import KeptOnServer
 from tests.testing.harnesses import KeptOnFile
 from tests.testing.test_conformance import named
 from treadle.testing.conformance import (
@@ -20,16 +20,25 @@ from treadle.testing.conformance import (
     titles,
     workspaces,
 )
-from treadle.testing.conformance.store_harness import FullStoreCheck
+from treadle.testing.conformance.store_harness import FullStoreCheck, FullStoreHarness
 
 PARTS = (memories, memory_events, owners, access, automation, deletion, titles, workspaces)
 KEPT_CHECKS = tuple(check for part in PARTS for check in part.CHECKS)
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def stores(request: pytest.FixtureRequest) -> FullStoreHarness:
+    if request.param == "postgres":
+        return KeptOnServer(request.getfixturevalue("url"))
+    return KeptOnFile(request.getfixturevalue("tmp_path"))
+
+
 @pytest.mark.parametrize("check", named(KEPT_CHECKS))
-async def test_sqlite_keeps_the_contracts_of_the_other_stores(check: FullStoreCheck, tmp_path: Path) -> None:
+async def test_each_store_keeps_the_contracts_of_the_other_stores(
+    check: FullStoreCheck, stores: FullStoreHarness
+) -> None:
     async with asyncio.timeout(HANG_SECONDS):
-        await check(KeptOnFile(tmp_path))
+        await check(stores)
 
 
 @pytest.mark.parametrize("module", PARTS)
