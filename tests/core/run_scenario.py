@@ -9,12 +9,12 @@ from treadle.core.decide import decide
 from treadle.core.environment import Environment
 from treadle.core.fold import fold
 from treadle.core.state import RunState, new_state
-from treadle.core.steps import CallModel, Finish, RunTools, Step, Wait
+from treadle.core.steps import CallModel, Finish, RunTools, Step
 from treadle.core.tools.ledger import Call
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.envelope import Origin
-from treadle.domain.events import EventData, StopReason
+from treadle.domain.events import EventData, RunWaiting, StopReason
 from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.messages import Part, Text, ToolUse, user
 from treadle.domain.runs import Usage
@@ -177,6 +177,6 @@ def noted(step: Step) -> list[EventData]:
     return list(step.events)
 
 
-def waits(step: Step) -> Wait:
-    assert isinstance(step, Wait), step
+def waits(step: Step) -> RunWaiting:
+    assert isinstance(step, RunWaiting), step
     return step

@@ -11,8 +11,9 @@ from tests.engine.running import agent, journal, virtually
 from tests.patience import HANG_SECONDS
 from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
-from treadle.core.steps import CallModel, Wait
+from treadle.core.steps import CallModel
 from treadle.domain import events as e
+from treadle.domain.events import RunWaiting
 from treadle.system.clock import SteadyClock, SystemClock
 from treadle.testing.models import ScriptedFailure, ScriptedModel, Silence, say
 
@@ -75,7 +76,7 @@ def test_retry_is_due_where_the_clock_was_set_back_between_two_processes() -> No
     scenario = RunScenario()
     scenario.asks()
     scenario.happens(e.LlmError(1, 1, "overloaded", "busy", True), e.LlmRetry(1, 2, scenario.now + 5, 5000))
-    assert isinstance(scenario.decision(), Wait)
+    assert isinstance(scenario.decision(), RunWaiting)
     scenario.now -= HOURS
     assert isinstance(scenario.decision(), CallModel)
 

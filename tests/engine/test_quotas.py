@@ -33,10 +33,10 @@ from treadle.domain.events import (
 from treadle.domain.events import QuotaExceeded as Exceeded
 from treadle.domain.ids import AgentId, RunId, SessionId, TokenId
 from treadle.domain.messages import user
-from treadle.domain.quotas import Quotas
+from treadle.domain.quotas import Quotas, Shortage
 from treadle.domain.runs import Usage
 from treadle.operations.submissions import Submission
-from treadle.ports.accounts import AccountShortage, Balance
+from treadle.ports.accounts import Balance
 from treadle.ports.model import ModelRequest
 from treadle.testing.faults import Fault, Operation
 from treadle.testing.models import (
@@ -165,11 +165,11 @@ def test_a_model_whose_price_became_unknown_is_not_called() -> None:
     assert reserve.cost == reserve.credits == inf
     for short, kind in (
         (
-            AccountShortage(account="tree/run_1", kind="cost", ceiling=1.0, used=0.0, reserved=0.0, wanted=inf),
+            Shortage(account="tree/run_1", kind="cost", ceiling=1.0, used=0.0, reserved=0.0, wanted=None),
             "budget_exhausted",
         ),
         (
-            AccountShortage(account="agent/hero", kind="credits", ceiling=5.0, used=0.0, reserved=0.0, wanted=inf),
+            Shortage(account="agent/hero", kind="credits", ceiling=5.0, used=0.0, reserved=0.0, wanted=None),
             "insufficient_credits",
         ),
     ):

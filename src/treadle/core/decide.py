@@ -20,12 +20,11 @@ from treadle.core.steps import (
     NotifyResumed,
     RunSessionCommand,
     RunTools,
-    SignalChildren,
     Step,
     SwitchModel,
     TruncateResults,
     UseAlternative,
-    Wait,
+    find_reviewer_wait,
 )
 from treadle.core.subagents.child import Child
 from treadle.core.subagents.supervision import (
@@ -38,6 +37,7 @@ from treadle.core.subagents.supervision import (
 from treadle.core.tools.plan import make_skipped, plan_calls
 from treadle.domain.commands import CompactSession, SessionCommand
 from treadle.domain.events import (
+    AgentTold,
     CommandObeyed,
     CompactionFailed,
     ContextCompacted,
@@ -46,6 +46,7 @@ from treadle.domain.events import (
     PhantomAction,
     QualityScored,
     RecoveryAction,
+    RunWaiting,
 )
 from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
@@ -60,7 +61,7 @@ MORE_CAME = "Another message came first."
 def decide(state: RunState, environment: Environment) -> Step:
     """Return the next step of a run that has started and not ended."""
     step = _decide(state, environment)
-    if state.tree.is_wait_reported and not (isinstance(step, Wait) and step.reviewer_wait is not None):
+    if state.tree.is_wait_reported and not (isinstance(step, RunWaiting) and find_reviewer_wait(step)):
         return NotifyResumed()
     return _apply_availability(state, _apply_refusal(state, step, environment), environment)
 
@@ -82,7 +83,7 @@ def _apply_availability(state: RunState, step: Step, environment: Environment) -
         if state.command is not None and isinstance(step, Compact):
             return Finish(Outcome("failed", reason=environment.missing))
         needs_it = isinstance(step, CallModel | RunTools | Compact)
-        return Wait("unavailable", environment.missing, state.deadline) if needs_it else step
+        return RunWaiting("unavailable", environment.missing, state.deadline) if needs_it else step
     breaker = environment.breaker
     if breaker is None or not isinstance(step, CallModel):
         return step
@@ -95,7 +96,7 @@ def _apply_availability(state: RunState, step: Step, environment: Environment) -
     wake_at = environment.now + breaker.seconds
     if state.deadline is not None:
         wake_at = min(wake_at, state.deadline)
-    return Wait("breaker", failing, wake_at, breaker_seconds=breaker.seconds)
+    return RunWaiting("breaker", failing, wake_at, breaker_seconds=breaker.seconds)
 
 
 def _decide(state: RunState, environment: Environment) -> Step:
@@ -127,11 +128,11 @@ def _await_verdict(state: RunState, child: Child, now: Instant) -> Step:
     end, verdict_event = child.spawn.end, read_verdict(state, child, now)
     assert end is not None, "a run that evaluates an end carries that end"
     if state.interrupted is not None:
-        return interrupt_children(state) or Wait("interrupted", state.interrupted)
+        return interrupt_children(state) or RunWaiting("interrupted", state.interrupted)
     if state.steer_mode is not None and child.spawn.role == "quality":  # there is a new message to answer
         verdict_event = verdict_event or make_missing_verdict(True, child.spawn.agent, MORE_CAME, child)
         signal = stop_children_first(state, Finish(end), now) if child.signal != "cancel" else None
-        if isinstance(signal, SignalChildren):
+        if isinstance(signal, AgentTold):
             return signal
         step = _call_model(state, now, (remove_note(verdict_event),))
         return prepare_end(state, step, now) if isinstance(step, Finish) else step
@@ -203,9 +204,9 @@ def _call_model(
     return CallModel(events, tools_offered=not must_report)
 
 
-def _find_wait(state: RunState, now: Instant) -> Wait | None:
+def _find_wait(state: RunState, now: Instant) -> RunWaiting | None:
     if state.interrupted is not None:
-        return Wait("interrupted", state.interrupted, state.deadline)
+        return RunWaiting("interrupted", state.interrupted, state.deadline)
     if (
         state.attempts.retry_at is not None
         and _is_in_future(state.attempts.retry_at, state, now)
@@ -213,8 +214,10 @@ def _find_wait(state: RunState, now: Instant) -> Wait | None:
     ):
         attempt = f"attempt {state.attempts.failures + 1} of the model call"
         if state.deadline is not None and state.deadline < state.attempts.retry_at:
-            return Wait("retry", f"the deadline, which comes before {attempt}", state.deadline)
-        return Wait("retry", f"{attempt}, at {format_second(state.attempts.retry_at)}", state.attempts.retry_at)
+            return RunWaiting("retry", f"the deadline, which comes before {attempt}", state.deadline)
+        return RunWaiting(
+            "retry", f"{attempt}, at {format_second(state.attempts.retry_at)}", state.attempts.retry_at
+        )
     return None
 
 
@@ -223,7 +226,7 @@ def _is_in_future(moment: Instant, state: RunState, now: Instant) -> bool:
     return state.latest_at - MAX_CLOCK_SKEW_SECONDS <= now < moment
 
 
-def _plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | SignalChildren | Wait | Finish:
+def _plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | AgentTold | RunWaiting | Finish:
     if has_final_marker(state):
         return _finish(state, StopVerdict(make_completed(state)))
     plan = plan_calls(state, now)

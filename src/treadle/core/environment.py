@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from treadle.domain.ids import Instant
-from treadle.ports.accounts import AccountShortage
+from treadle.domain.quotas import Shortage
 
 
 class OpenBreaker(Struct, frozen=True, gc=False):
@@ -21,7 +21,7 @@ class Environment(Struct, frozen=True, gc=False):
     """The facts that `decide` takes in addition to the state."""
 
     now: Instant
-    refused: AccountShortage | None = None
+    refused: Shortage | None = None
     """The account that refused to reserve what the last intent needed."""
     missing: str | None = None
     """What this worker lacks to execute the run: its model or a tool."""

@@ -1,4 +1,7 @@
-"""The steps that a run can take next."""
+"""The steps that a run can take next.
+
+Two are events that the loop records as it takes them: `RunWaiting` releases the run until something is delivered or
+until `wake_at`, and `AgentTold` sends a signal to child runs."""
 
 from typing import Literal
 
@@ -7,18 +10,16 @@ from msgspec import Struct
 from treadle.core.tools.ledger import Call
 from treadle.domain.commands import AskMemory, AskUsage, PinMessage, ResetSession, UndoSession
 from treadle.domain.events import (
-    ChildSignal,
+    AgentTold,
     CompactStage,
     CompactTrigger,
     ContextTrimmed,
     EventData,
     LlmFallback,
     ReviewerWait,
-    WaitReason,
+    RunWaiting,
 )
-from treadle.domain.ids import Instant
 from treadle.domain.messages import ToolResult
-from treadle.domain.quotas import Shortage
 from treadle.domain.runs import Outcome
 
 
@@ -34,27 +35,6 @@ class RunTools(Struct, frozen=True):
 
     run: tuple[Call, ...]
     refuse: tuple[EventData, ...]
-
-
-class Wait(Struct, frozen=True):
-    """Release the run until something is delivered, or until `wake_at`."""
-
-    reason: WaitReason
-    detail: str
-    wake_at: Instant | None = None
-    subjects: tuple[str, ...] = ()
-    """IDs of the approvals, questions and child runs that it waits for."""
-    shortage: Shortage | None = None
-    breaker_seconds: float | None = None
-
-    @property
-    def reviewer_wait(self) -> ReviewerWait | None:
-        """What a reviewer must do for the run to continue, or None."""
-        match self.reason:
-            case "approval" | "answer" | "interrupted":
-                return self.reason
-            case _:
-                return None
 
 
 class TruncateResults(Struct, frozen=True):
@@ -96,14 +76,6 @@ class Finish(Struct, frozen=True):
     events: tuple[EventData, ...] = ()
 
 
-class SignalChildren(Struct, frozen=True):
-    """Send a signal to these child runs."""
-
-    call_ids: tuple[str, ...]
-    what: ChildSignal
-    reason: str
-
-
 class CollectChildren(Struct, frozen=True):
     """Use the outcomes of these child runs as the results of their calls."""
 
@@ -128,7 +100,7 @@ Step = (
     CallModel
     | RunTools
     | CollectChildren
-    | SignalChildren
+    | AgentTold
     | NotifyResumed
     | Evaluate
     | TruncateResults
@@ -136,6 +108,15 @@ Step = (
     | RunSessionCommand
     | SwitchModel
     | UseAlternative
-    | Wait
+    | RunWaiting
     | Finish
 )
+
+
+def find_reviewer_wait(wait: RunWaiting) -> ReviewerWait | None:
+    """Return what a reviewer must do for a run to continue, or None."""
+    match wait.reason:
+        case "approval" | "answer" | "interrupted":
+            return wait.reason
+        case _:
+            return None

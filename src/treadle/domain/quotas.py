@@ -1,5 +1,6 @@
 """Quotas of agents and access tokens, and the value of credits."""
 
+from math import inf, isfinite
 from typing import Literal
 
 from msgspec import Struct
@@ -25,6 +26,16 @@ class Shortage(Struct, frozen=True, omit_defaults=True, gc=False):
     """Null: no price is known for the model to be called."""
     resets_at: Instant | None = None
     """When the account has enough again; null: not through the passage of time."""
+
+    @property
+    def wanted_amount(self) -> float:
+        """What is wanted; infinite if no price is known."""
+        return inf if self.wanted is None else self.wanted
+
+
+def find_known_amount(amount: float) -> float | None:
+    """Return an amount that is wanted, or None if it is infinite because no price is known."""
+    return amount if isfinite(amount) else None
 
 
 WARN_SHARE = 0.8

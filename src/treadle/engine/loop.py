@@ -18,17 +18,15 @@ from treadle.core.steps import (
     NotifyResumed,
     RunSessionCommand,
     RunTools,
-    SignalChildren,
     Step,
     SwitchModel,
     TruncateResults,
     UseAlternative,
-    Wait,
 )
 from treadle.core.subagents.supervision import describe_stopped
 from treadle.core.suspicion import make_suspect
 from treadle.domain.errors import Fenced, NotClaimable, StoreError
-from treadle.domain.events import EventData, RunEnd, RunRecovered, RunWaiting, StepEnd, TrialStarted
+from treadle.domain.events import AgentTold, EventData, RunEnd, RunRecovered, RunWaiting, StepEnd, TrialStarted
 from treadle.domain.ids import Instant, RunId
 from treadle.domain.messages import Message
 from treadle.domain.runs import Outcome
@@ -100,9 +98,9 @@ async def _execute(run: OwnedRun, slot: ExecutionSlot, deps: EngineDeps) -> None
                 model = await switch_model(run, deps.models)
             case UseAlternative():
                 model = await switch_model(run, deps.models)
-            case CollectChildren() | SignalChildren() | NotifyResumed() | Evaluate() as task:
+            case CollectChildren() | AgentTold() | NotifyResumed() | Evaluate() as task:
                 await manage_children(task, run, deps.children, deps.tools)
-            case Wait() as wait:
+            case RunWaiting() as wait:
                 if await release_until_woken(wait, run):
                     return
             case Finish() as last:
@@ -169,7 +167,7 @@ async def execute_tools(step: RunTools, run: OwnedRun, deps: EngineDeps) -> None
         await run_tools(work.local_calls, run, deps.tools)
 
 
-async def release_until_woken(wait: Wait, run: OwnedRun) -> bool:
+async def release_until_woken(wait: RunWaiting, run: OwnedRun) -> bool:
     """Release the run and return True, unless something was delivered to it meanwhile."""
     events = make_wait_events(wait, run.state)
     notices = notify_of_wait(wait, bool(events), run)
@@ -203,17 +201,9 @@ def end_step(run: OwnedRun) -> None:
         )
 
 
-def make_wait_events(wait: Wait, state: RunState) -> tuple[EventData, ...]:
+def make_wait_events(wait: RunWaiting, state: RunState) -> tuple[EventData, ...]:
     """Return the event that records a wait, or nothing if the run still waits for the same reason."""
-    event = RunWaiting(
-        reason=wait.reason,
-        detail=wait.detail,
-        wake_at=wait.wake_at,
-        subjects=wait.subjects,
-        shortage=wait.shortage,
-        breaker_seconds=wait.breaker_seconds,
-    )
-    return () if state.waiting is not None and _is_same_wait(event, state.waiting) else (event,)
+    return () if state.waiting is not None and _is_same_wait(wait, state.waiting) else (wait,)
 
 
 def _is_same_wait(one: RunWaiting, other: RunWaiting) -> bool:

@@ -19,11 +19,12 @@ from treadle.domain.envelope import Draft, Event, Origin, make_drafts
 from treadle.domain.errors import Fenced, NotClaimable, UsageError
 from treadle.domain.events import EventData, RunFenced
 from treadle.domain.ids import Instant, RunId
+from treadle.domain.quotas import Shortage
 from treadle.engine.deps import Worker
 from treadle.engine.interruption import Interruption
 from treadle.engine.redaction import NEVER_SECRET, redact_event
 from treadle.engine.transcript_cache import CachedTranscript
-from treadle.ports.accounts import AccountShortage, Reserve
+from treadle.ports.accounts import Reserve
 from treadle.ports.journal import ANY, Advance, Claim, Release, RunDraft, RunMessage
 
 logger = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ class OwnedRun:
             state.context.tokens, state.context.counted_by = cached.tokens, cached.counted_by
         self.state = fold_all(state, claim.events)
         self.worker, self._adopt = worker, worker.adopt
-        self.refused: AccountShortage | None = None
+        self.refused: Shortage | None = None
         """The account that refused the latest intent."""
         self._seen = claim.events[-1].sequence if claim.events else 0
         self._facts: list[Draft] = []

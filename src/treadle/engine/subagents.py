@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from treadle.core.evaluation import make_evaluation_prompt, make_missing_verdict
 from treadle.core.state import RunState
-from treadle.core.steps import CollectChildren, Evaluate, NotifyResumed, SignalChildren, Wait
+from treadle.core.steps import CollectChildren, Evaluate, NotifyResumed, find_reviewer_wait
 from treadle.core.subagents.limits import apply_order, copy_agent, make_lineage, narrow_agent
 from treadle.core.subagents.supervision import read_outcome
 from treadle.core.tools.ledger import Call
@@ -33,6 +33,7 @@ from treadle.domain.events import (
     RunEnd,
     RunInterrupted,
     RunQueued,
+    RunWaiting,
     ToolCallError,
     ToolCallStart,
     UserMessage,
@@ -276,7 +277,7 @@ def _derive_uuid(name: str) -> str:
 
 
 async def manage_children(
-    task: CollectChildren | SignalChildren | NotifyResumed | Evaluate,
+    task: CollectChildren | AgentTold | NotifyResumed | Evaluate,
     run: OwnedRun,
     deps: ChildDeps,
     tools: ToolDeps,
@@ -285,7 +286,7 @@ async def manage_children(
     match task:
         case CollectChildren(calls):
             run.record(*await _collect_results(calls, run, tools))
-        case SignalChildren():
+        case AgentTold():
             await _signal_children(task, run)
         case NotifyResumed():
             await _notify_resumed(run)
@@ -315,17 +316,17 @@ async def _collect_results(calls: Sequence[Call], run: OwnedRun, deps: ToolDeps)
 # ── Messages to children and ancestors ──
 
 
-async def _signal_children(step: SignalChildren, run: OwnedRun) -> None:
+async def _signal_children(step: AgentTold, run: OwnedRun) -> None:
     """Send a signal to child runs. The messages and their record are one commit."""
     messages: list[ChildMessage] = []
     for call_id in step.call_ids:
         child = run.state.tree.children[call_id]
         key = f"{run.origin.run_id}/{step.what}/{run.state.sequence}"
         messages.append(ChildMessage(child.spawn.run_id, _make_signal(step), key))
-    await run.intend(AgentTold(step.call_ids, step.what, step.reason), tell=messages)
+    await run.intend(step, tell=messages)
 
 
-def _make_signal(step: SignalChildren) -> EventData:
+def _make_signal(step: AgentTold) -> EventData:
     match step.what:
         case "cancel":
             return CancelRequested(step.reason)
@@ -362,11 +363,11 @@ def _add_descendants(own: Metrics, run: OwnedRun) -> Metrics | None:
     return add_metrics((own, *(end.tree_metrics or end.metrics for end in ends))) if ends else None
 
 
-def notify_of_wait(wait: Wait, is_new: bool, run: OwnedRun) -> tuple[ChildMessage, ...]:
+def notify_of_wait(wait: RunWaiting, is_new: bool, run: OwnedRun) -> tuple[ChildMessage, ...]:
     """Return the messages that tell all ancestors that this run waits for a reviewer.
 
     The reviewers of the root run answer, and the ancestors' time limits pause."""
-    lineage, run_id, reason = run.state.lineage, run.origin.run_id, wait.reviewer_wait
+    lineage, run_id, reason = run.state.lineage, run.origin.run_id, find_reviewer_wait(wait)
     if lineage is None or not is_new or reason is None:
         return ()
     key, name = f"{run_id} waits at {run.state.sequence}", run.state.agent.name

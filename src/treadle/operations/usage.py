@@ -10,9 +10,9 @@ from treadle.core.accounts import describe_account, list_account_ceilings
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import InsufficientCredits, InvalidState, QuotaExceeded, UsageError
 from treadle.domain.ids import TokenId
-from treadle.domain.quotas import Quotas
+from treadle.domain.quotas import Quotas, Shortage
 from treadle.domain.time_format import format_minute
-from treadle.ports.accounts import Accounts, AccountShortage, AgentStates, UsageFilter, UsageKey, Used
+from treadle.ports.accounts import Accounts, AgentStates, UsageFilter, UsageKey, Used
 
 EPOCH = date(1970, 1, 1)
 
@@ -140,7 +140,7 @@ async def refuse_spent(
         raise _refusal(short)
 
 
-def _refusal(short: AccountShortage) -> QuotaExceeded | InsufficientCredits:
+def _refusal(short: Shortage) -> QuotaExceeded | InsufficientCredits:
     who = describe_account(short.account)
     if short.kind == "credits":
         return InsufficientCredits(

@@ -12,8 +12,8 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from treadle.domain.ids import Instant, TokenId
-from treadle.domain.quotas import QuotaKind
+from treadle.domain.ids import TokenId
+from treadle.domain.quotas import Shortage
 
 HOUR_SECONDS = 3600.0
 MINUTE_SECONDS = 60.0
@@ -55,21 +55,6 @@ class Reserve(Struct, frozen=True, gc=False):
     calls: int = 0
     steps: int = 0
     runs: int = 0
-
-
-class AccountShortage(Struct, frozen=True, gc=False):
-    """An account that has less left than requested, or is close to its ceiling."""
-
-    account: str
-    kind: QuotaKind
-    ceiling: float
-    used: float
-    """Settled usage; for a windowed quota, within the window."""
-    reserved: float = 0.0
-    """Reserved by calls in progress."""
-    wanted: float = 0.0
-    resets_at: Instant | None = None
-    """When the window has enough left again; None if it never resets."""
 
 
 class UsageFilter(Struct, frozen=True):
@@ -125,7 +110,7 @@ class Balance(Struct, frozen=True):
 class Accounts(Protocol):
     """Usage by account and in total."""
 
-    async def find_shortage(self, accounts: Sequence[Ceilings]) -> AccountShortage | None:
+    async def find_shortage(self, accounts: Sequence[Ceilings]) -> Shortage | None:
         """Return the first of these accounts that has nothing left, not counting reservations, or None."""
         ...
 

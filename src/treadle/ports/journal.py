@@ -16,9 +16,10 @@ from treadle.domain.events import SegmentOpened, WaitReason
 from treadle.domain.graphemes import make_printable_line, truncate
 from treadle.domain.ids import AgentId, Instant, RunId, SessionId
 from treadle.domain.messages import Message
+from treadle.domain.quotas import Shortage
 from treadle.domain.runs import OutcomeKind, Status
 from treadle.domain.users import LOCAL_USER, UserId
-from treadle.ports.accounts import AccountShortage, Reserve
+from treadle.ports.accounts import Reserve
 
 LEASE_SECONDS = 10.0
 RENEW_SECONDS = 3.0
@@ -118,9 +119,9 @@ class Advanced(Struct, frozen=True, gc=False):
     """Events that others appended after `seen`. They come before the facts."""
     sequence: int
     """The last sequence of the run now."""
-    refused: AccountShortage | None = None
+    refused: Shortage | None = None
     """The account that lacked what the intents would reserve, if that is why they were refused."""
-    near: tuple[AccountShortage, ...] = ()
+    near: tuple[Shortage, ...] = ()
     """Accounts that are close to their ceiling. Each is reported once per window."""
 
 

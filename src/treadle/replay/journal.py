@@ -1,7 +1,6 @@
 """The journal of a replay. It accepts the events that were recorded, and rejects the first one that differs."""
 
 from collections.abc import Sequence
-from math import inf
 
 from msgspec import Struct
 
@@ -12,7 +11,7 @@ from treadle.domain.events import SegmentOpened
 from treadle.domain.ids import RunId
 from treadle.domain.messages import Message
 from treadle.domain.quotas import Shortage
-from treadle.ports.accounts import AccountShortage, Reserve
+from treadle.ports.accounts import Reserve
 from treadle.ports.journal import Advance, Advanced, Claim, Death, SessionFacts
 from treadle.replay.comparison import Difference, compare
 from treadle.replay.recorded_children import find_tree_shortage
@@ -35,24 +34,11 @@ class Mismatch(Struct, frozen=True):
     differences: tuple[Difference, ...]
 
 
-def _make_refusal(short: Shortage) -> AccountShortage:
-    wanted = inf if short.wanted is None else short.wanted
-    return AccountShortage(
-        account=short.account,
-        kind=short.kind,
-        ceiling=short.ceiling,
-        used=short.used,
-        reserved=short.reserved,
-        wanted=wanted,
-        resets_at=short.resets_at,
-    )
-
-
-def _guess_refusal(reason: str, reserve: Reserve) -> AccountShortage:
+def _guess_refusal(reason: str, reserve: Reserve) -> Shortage:
     """Return a refusal that makes the run wait. The journal does not say which account refused."""
     account = reserve.accounts[0]
     if reason == "quota":
-        return AccountShortage(
+        return Shortage(
             account=account.account,
             kind="calls",
             ceiling=account.calls or 0,
@@ -60,7 +46,7 @@ def _guess_refusal(reason: str, reserve: Reserve) -> AccountShortage:
             reserved=0.0,
             wanted=reserve.calls,
         )
-    return AccountShortage(account.account, "tokens", account.tokens or 0, 0.0)
+    return Shortage(account.account, "tokens", account.tokens or 0, 0.0, wanted=0.0)
 
 
 class RecordedJournal:
@@ -115,7 +101,7 @@ class RecordedJournal:
             self._write(made)
         if advance.intents or advance.release is not None:
             delivered += script.commit_deliveries()
-        refused: AccountShortage | None = None
+        refused: Shortage | None = None
         accepted = not delivered
         if accepted and advance.reserve is not None and advance.intents:
             refused = self._find_shortage(advance.reserve)
@@ -145,7 +131,7 @@ class RecordedJournal:
             raise Fenced("Another event was recorded.")
         script.commit()
 
-    def _find_shortage(self, reserve: Reserve) -> AccountShortage | None:
+    def _find_shortage(self, reserve: Reserve) -> Shortage | None:
         """Return the account that refused the reservation, according to the script, or None."""
         script = self._script
         if script.is_over:
@@ -155,11 +141,11 @@ class RecordedJournal:
         event = script.events[script.committed]
         match event.data:
             case e.RunWaiting("quota" | "budget", shortage=Shortage() as short):
-                return _make_refusal(short)
+                return short
             case e.RunWaiting("quota" | "budget" as reason):
                 return _guess_refusal(reason, reserve)
             case e.BudgetExhausted() | e.QuotaExceeded():
-                return _make_refusal(self._find_final_shortage(event.data))
+                return self._find_final_shortage(event.data)
             case _:
                 return None
 
@@ -181,13 +167,13 @@ class RecordedJournal:
             resets_at=resets_at,
         )
 
-    def _find_warnings(self) -> tuple[AccountShortage, ...]:
-        found: list[AccountShortage] = []
+    def _find_warnings(self) -> tuple[Shortage, ...]:
+        found: list[Shortage] = []
         for data in self._script.list_upcoming():
             if not isinstance(data, e.QuotaWarning):
                 break
             found.append(
-                AccountShortage(data.account, data.kind, data.ceiling, data.used, resets_at=data.resets_at)
+                Shortage(data.account, data.kind, data.ceiling, data.used, wanted=0.0, resets_at=data.resets_at)
             )
         return tuple(found)
 

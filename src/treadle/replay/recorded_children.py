@@ -10,7 +10,7 @@ from treadle.domain.errors import UsageError
 from treadle.domain.ids import AgentId
 from treadle.domain.quotas import Shortage
 from treadle.domain.runs import Outcome
-from treadle.ports.accounts import AccountShortage, Ceilings, Reserve
+from treadle.ports.accounts import Ceilings, Reserve
 from treadle.replay.recording import Recorded
 from treadle.replay.script import Script
 
@@ -32,11 +32,11 @@ class RecordedAgents:
         return AgentId("agt_replayed")
 
 
-def find_tree_shortage(script: Script, reserve: Reserve) -> AccountShortage | None:
+def find_tree_shortage(script: Script, reserve: Reserve) -> Shortage | None:
     """Return the account of a tree of runs that refused this reservation, or None."""
     if reserve.runs and (turn := _read_turn(script)).limit is not None and reserve.runs > turn.begun:
         used = turn.limit - turn.begun - turn.failed
-        return AccountShortage(
+        return Shortage(
             account=reserve.accounts[-1].account,
             kind="runs",
             ceiling=turn.limit,
@@ -50,15 +50,13 @@ def find_tree_shortage(script: Script, reserve: Reserve) -> AccountShortage | No
     return None
 
 
-def _make_step_shortage(short: Shortage | None, accounts: Sequence[Ceilings]) -> AccountShortage:
+def _make_step_shortage(short: Shortage | None, accounts: Sequence[Ceilings]) -> Shortage:
     """Return the account without steps left. The end does not name it if the run ended with an earlier answer."""
     if short is not None and short.kind == "steps":
         named = [each for each in accounts if each.account == short.account]
         accounts = named or [each for each in accounts if each.steps == short.ceiling] or accounts
     steps = accounts[0].steps or 0
-    return AccountShortage(
-        account=accounts[0].account, kind="steps", ceiling=steps, used=steps, reserved=0.0, wanted=1
-    )
+    return Shortage(account=accounts[0].account, kind="steps", ceiling=steps, used=steps, reserved=0.0, wanted=1)
 
 
 class _Turn(Struct, frozen=True):

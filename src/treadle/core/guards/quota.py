@@ -9,13 +9,20 @@ from msgspec.structs import replace
 
 from treadle.core.accounts import describe_account, list_child_run_accounts
 from treadle.core.state import RunState
-from treadle.core.steps import Finish, Wait
-from treadle.domain.events import BudgetExhausted, BudgetReserved, EventData, QuotaExceeded, QuotaWarning
+from treadle.core.steps import Finish
+from treadle.domain.events import (
+    BudgetExhausted,
+    BudgetReserved,
+    EventData,
+    QuotaExceeded,
+    QuotaWarning,
+    RunWaiting,
+)
 from treadle.domain.ids import Instant
 from treadle.domain.quotas import QuotaKind, Shortage
 from treadle.domain.runs import Outcome, OutcomeKind
 from treadle.domain.time_format import format_minute
-from treadle.ports.accounts import AccountShortage, Ceilings, Reserve
+from treadle.ports.accounts import Ceilings, Reserve
 
 _OUTCOMES: Final[dict[QuotaKind, OutcomeKind]] = {
     "tokens": "quota_exceeded",
@@ -93,48 +100,33 @@ def max_concurrent_calls(state: RunState) -> int | None:
     return min((each.calls for each in state.accounts if each.calls is not None), default=None)
 
 
-def make_warning(short: AccountShortage) -> QuotaWarning:
-    used = short.used + short.wanted if short.kind == "calls" else short.used
+def make_warning(short: Shortage) -> QuotaWarning:
+    used = short.used + short.wanted_amount if short.kind == "calls" else short.used
     return QuotaWarning(short.account, short.kind, short.ceiling, used, short.resets_at)
 
 
-def judge(state: RunState, short: AccountShortage, now: Instant) -> Wait | Finish:
+def judge(state: RunState, short: Shortage, now: Instant) -> RunWaiting | Finish:
     """Return what a run does whose reservation was refused."""
     if short.kind == "calls":
-        wait = Wait("quota", describe_shortage(short), short.resets_at or now + RETRY_SECONDS)
+        wait = RunWaiting("quota", describe_shortage(short), short.resets_at or now + RETRY_SECONDS)
         return _cap_wait(state, wait, short)
-    if short.used + short.wanted <= short.ceiling:
+    if short.used + short.wanted_amount <= short.ceiling:
         detail = f"{describe_shortage(short)} Calls in progress have reserved the rest."
-        return _cap_wait(state, Wait("budget", detail, now + RETRY_SECONDS), short)
+        return _cap_wait(state, RunWaiting("budget", detail, now + RETRY_SECONDS), short)
     return _finish(state, short)
 
 
-def _cap_wait(state: RunState, wait: Wait, short: AccountShortage) -> Wait:
+def _cap_wait(state: RunState, wait: RunWaiting, short: Shortage) -> RunWaiting:
     wake_at = wait.wake_at
     if state.deadline is not None and wake_at is not None:
         wake_at = min(wake_at, state.deadline)
-    return replace(wait, wake_at=wake_at, shortage=make_shortage(short))
+    return replace(wait, wake_at=wake_at, shortage=short)
 
 
-def make_shortage(short: AccountShortage) -> Shortage:
-    """Return the shortage as events record it."""
-    wanted = short.wanted if isfinite(short.wanted) else None
-    return Shortage(
-        account=short.account,
-        kind=short.kind,
-        ceiling=short.ceiling,
-        used=short.used,
-        reserved=short.reserved,
-        wanted=wanted,
-        resets_at=short.resets_at,
-    )
-
-
-def _finish(state: RunState, short: AccountShortage) -> Finish:
-    shortage, unpriced = make_shortage(short), not isfinite(short.wanted)
-    wanted = 0.0 if unpriced else short.wanted
+def _finish(state: RunState, short: Shortage) -> Finish:
+    unpriced, wanted = short.wanted is None, short.wanted or 0.0
     outcome = Outcome(
-        _OUTCOMES[short.kind], state.turn.answer_so_far, describe_shortage(short), advise(short), shortage=shortage
+        _OUTCOMES[short.kind], state.turn.answer_so_far, describe_shortage(short), advise(short), shortage=short
     )
     if short.kind == "steps":
         return Finish(outcome)
@@ -155,9 +147,9 @@ def _finish(state: RunState, short: AccountShortage) -> Finish:
 # ── Descriptions ──
 
 
-def describe_shortage(short: AccountShortage) -> str:
+def describe_shortage(short: Shortage) -> str:
     """Return what is lacking, from which account, and when there is room again."""
-    who, wanted = describe_account(short.account), short.wanted
+    who, wanted = describe_account(short.account), short.wanted_amount
     match short.kind:
         case "tokens":
             text = (
@@ -169,14 +161,14 @@ def describe_shortage(short: AccountShortage) -> str:
                 f"{who} may call tools {short.ceiling:,.0f} times in a minute; it has {short.used:,.0f} times, and "
                 f"{wanted:,.0f} more are wanted."
             )
-        case "credits" if not isfinite(wanted):
+        case "credits" if short.wanted is None:
             text = f"{who} may spend {short.ceiling:g} credits, and no price is known of the model to be asked."
         case "credits":
             text = (
                 f"{who} may spend {short.ceiling:g} credits; {short.used:.6g} are spent, and the next call may "
                 f"take {wanted:.6g}."
             )
-        case "cost" if not isfinite(wanted):
+        case "cost" if short.wanted is None:
             text = f"{who} may cost {short.ceiling:g} dollars, and no price is known of the model to be asked."
         case "steps":
             text = f"{who} and those under it may take {short.ceiling:g} steps together, and all are used."
@@ -193,9 +185,9 @@ def describe_shortage(short: AccountShortage) -> str:
     return text if short.resets_at is None else f"{text} There is room again on {format_minute(short.resets_at)}."
 
 
-def advise(short: AccountShortage) -> str:
+def advise(short: Shortage) -> str:
     """Return advice for the user."""
-    if not isfinite(short.wanted):
+    if short.wanted is None:
         return "Give its prices under `models` in config.yaml, or ask another model."
     setting = {
         "tokens": "quotas.max_llm_tokens_per_hour",

@@ -2,13 +2,13 @@
 their outcome is as the result of a call."""
 
 from treadle.core.state import RunState
-from treadle.core.steps import CollectChildren, Finish, RunTools, SignalChildren, Wait
+from treadle.core.steps import CollectChildren, Finish, RunTools
 from treadle.core.subagents.child import Child
 from treadle.core.tools.ledger import Call
-from treadle.domain.events import AgentEnd, ChildSignal, ToolCallError
+from treadle.domain.events import AgentEnd, AgentTold, ChildSignal, RunWaiting, ToolCallError
 from treadle.domain.ids import Instant
 from treadle.domain.lineage import EVALUATOR_ROLES
-from treadle.ports.accounts import AccountShortage
+from treadle.domain.quotas import Shortage
 from treadle.ports.tool import Observation
 
 GRACE_SECONDS = 10.0
@@ -45,7 +45,7 @@ def _is_collectable(state: RunState, call: Call, now: Instant) -> bool:
     return child.end is not None
 
 
-def find_signal(state: RunState, now: Instant) -> SignalChildren | None:
+def find_signal(state: RunState, now: Instant) -> AgentTold | None:
     """Return the signal that child runs need before the run continues, or None.
 
     Runs whose time is up are cancelled; all are cancelled after an interrupting message; interrupted ones are
@@ -62,31 +62,31 @@ def find_signal(state: RunState, now: Instant) -> SignalChildren | None:
     return _make_signal(paused, "resume", "") if paused else None
 
 
-def wait_for_child(state: RunState, child: Child) -> Wait:
+def wait_for_child(state: RunState, child: Child) -> RunWaiting:
     """Return the wait until a child run ends, is due to be cancelled, or should have stopped."""
     is_cancelled = child.signal == "cancel"
     name = f"{child.spawn.run_id} ({child.spawn.agent})"
     until = _give_up_at(state, child) if is_cancelled else child.due_at
-    return Wait("child", name, until, (child.spawn.run_id,))
+    return RunWaiting("child", name, until, (child.spawn.run_id,))
 
 
-def wait_for_slot(call: Call) -> Wait:
+def wait_for_slot(call: Call) -> RunWaiting:
     """Return the wait of a call that would exceed the number of concurrent child runs."""
-    return Wait("child", f"{call.call_id} waits until another has ended", subjects=(call.call_id,))
+    return RunWaiting("child", f"{call.call_id} waits until another has ended", subjects=(call.call_id,))
 
 
-def interrupt_children(state: RunState) -> SignalChildren | None:
+def interrupt_children(state: RunState) -> AgentTold | None:
     """Return the signal that interrupts the child runs of an interrupted run, or None."""
     running = [child for child in state.running_children if child.signal is None] if state.tree.children else []
     return _make_signal(running, "interrupt", state.interrupted or "") if running else None
 
 
-def resume_child(child: Child) -> SignalChildren | None:
+def resume_child(child: Child) -> AgentTold | None:
     """Return the signal that resumes an interrupted child run, or None."""
     return _make_signal([child], "resume", "") if child.signal == "interrupt" and child.end is None else None
 
 
-def stop_children_first(state: RunState, finish: Finish, now: Instant) -> SignalChildren | Wait | Finish:
+def stop_children_first(state: RunState, finish: Finish, now: Instant) -> AgentTold | RunWaiting | Finish:
     """Return the end, or what must come before it: child runs are told to stop and get a grace period."""
     running = state.running_children
     if not running:
@@ -100,7 +100,7 @@ def stop_children_first(state: RunState, finish: Finish, now: Instant) -> Signal
     if now >= give_up_at:
         return finish
     ids = tuple([child.spawn.run_id for child in running])
-    return Wait("child", f"told to stop: {', '.join(ids)}", give_up_at, ids)
+    return RunWaiting("child", f"told to stop: {', '.join(ids)}", give_up_at, ids)
 
 
 def describe_stopped(state: RunState) -> tuple[str, ...]:
@@ -122,11 +122,11 @@ def _describe_timeout(child: Child) -> str:
     return f"It took longer than {(child.spawn.expires_at or 0.0) - child.began_at:.0f} s."
 
 
-def _make_signal(children: list[Child], what: ChildSignal, reason: str) -> SignalChildren:
-    return SignalChildren(tuple([child.spawn.call_id for child in children]), what, reason)
+def _make_signal(children: list[Child], what: ChildSignal, reason: str) -> AgentTold:
+    return AgentTold(tuple([child.spawn.call_id for child in children]), what, reason)
 
 
-def fit_into_tree(state: RunState, step: RunTools, short: AccountShortage) -> RunTools:
+def fit_into_tree(state: RunState, step: RunTools, short: Shortage) -> RunTools:
     """Return the step without calls that would begin more runs than the tree may have."""
     runs_left = max(0, int(short.ceiling - short.used))
     delegating = [

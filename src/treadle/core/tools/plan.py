@@ -5,7 +5,7 @@ from treadle.core.guards.excess_calls import MAKE_FEWER
 from treadle.core.guards.quota import max_concurrent_calls
 from treadle.core.guards.verdict import BlockCall, StopVerdict
 from treadle.core.state import RunState
-from treadle.core.steps import CollectChildren, RunTools, SignalChildren, Wait
+from treadle.core.steps import CollectChildren, RunTools
 from treadle.core.subagents.supervision import (
     find_collectable,
     find_signal,
@@ -17,11 +17,13 @@ from treadle.core.subagents.supervision import (
 from treadle.core.tools.conflicts import Batch, plan_as_written
 from treadle.core.tools.ledger import Call
 from treadle.domain.events import (
+    AgentTold,
     ApprovalDecided,
     ApprovalExpired,
     ApprovalRequested,
     CallErrorCause,
     EventData,
+    RunWaiting,
     ToolCallBlocked,
     ToolCallEnd,
     ToolCallError,
@@ -40,7 +42,7 @@ UNANSWERED = "No answer came in time. Continue as you think best, and state your
 SUPERSEDED = "A new message arrived before an answer."
 
 
-def plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | SignalChildren | Wait | StopVerdict:
+def plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | AgentTold | RunWaiting | StopVerdict:
     if (first := find_signal(state, now) or find_collectable(state, now)) is not None:
         return first
     if excess_calls := [call for call in state.turn.calls[state.agent.limits.max_calls :] if call.result is None]:
@@ -49,14 +51,14 @@ def plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | Si
     run: list[Call] = []
     batch = Batch(state.tools)
     refuse: list[EventData] = []
-    waits: list[Wait] = []
+    waits: list[RunWaiting] = []
     for call in state.open_calls:
         if not batch.fits(plan_as_written(call)):
             break  # calls after it are judged when their turn comes
         match _judge_call(state, call, now):
             case StopVerdict() as stop:
                 return stop
-            case Wait() as wait:
+            case RunWaiting() as wait:
                 waits.append(wait)
                 batch.add(plan_as_written(call))
             case None if is_delegation(state, call) and free == 0:
@@ -90,7 +92,9 @@ def _make_unknown(call: Call) -> ToolCallError:
     return ToolCallError(call.call_id, call.name, "interrupted", OUTCOME_UNKNOWN, cause="outcome_unknown")
 
 
-def _judge_call(state: RunState, call: Call, now: Instant) -> StopVerdict | Wait | tuple[EventData, ...] | None:
+def _judge_call(
+    state: RunState, call: Call, now: Instant
+) -> StopVerdict | RunWaiting | tuple[EventData, ...] | None:
     """Return how to stop the run, what to wait for, the events that end the call, or None to let it run."""
     spec = state.tools.get(call.name)
     if spec is None:
@@ -121,7 +125,7 @@ def _judge_call(state: RunState, call: Call, now: Instant) -> StopVerdict | Wait
 
 def _check_approval(
     state: RunState, call: Call, request: ApprovalRequested, now: Instant
-) -> StopVerdict | Wait | tuple[EventData, ...] | None:
+) -> StopVerdict | RunWaiting | tuple[EventData, ...] | None:
     decision = state.review.decisions.get(request.approval_id)
     if decision is None:
         return _check_undecided(state, call, request, now)
@@ -133,13 +137,13 @@ def _check_approval(
 
 def _check_undecided(
     state: RunState, call: Call, request: ApprovalRequested, now: Instant
-) -> StopVerdict | Wait | tuple[EventData, ...]:
+) -> StopVerdict | RunWaiting | tuple[EventData, ...]:
     if state.steer_mode == "interrupt":
         decided = ApprovalDecided(request.approval_id, "deny", note=SUPERSEDED, by="treadle", superseded=True)
         return decided, make_denied(call, f"Denied: superseded. {SUPERSEDED}", "superseded")
     if request.expires_at is None or now < request.expires_at:
         detail = f"{request.approval_id}: {request.name} ({request.reason})"
-        return Wait("approval", detail, request.expires_at, (request.approval_id,))
+        return RunWaiting("approval", detail, request.expires_at, (request.approval_id,))
     expired = ApprovalExpired(request.approval_id, call.call_id)
     if state.agent.approvals.on_expiry == "deny":
         return expired, make_denied(call, "Denied: no reviewer answered in time.", "expired")
@@ -150,7 +154,7 @@ def _check_undecided(
     return StopVerdict(outcome, (expired,))
 
 
-def _check_question(state: RunState, call: Call, now: Instant) -> Wait | tuple[EventData, ...]:
+def _check_question(state: RunState, call: Call, now: Instant) -> RunWaiting | tuple[EventData, ...]:
     question = state.review.questions[call.call_id]
     if (answer := state.review.answers.get(call.call_id)) is not None:
         return (ToolCallEnd(call.call_id, call.name, answer.text, 0),)
@@ -159,7 +163,7 @@ def _check_question(state: RunState, call: Call, now: Instant) -> Wait | tuple[E
         return (ToolCallError(call.call_id, call.name, "skipped", text, cause="superseded"),)
     if question.expires_at is not None and now >= question.expires_at:
         return (ToolCallError(call.call_id, call.name, "skipped", UNANSWERED, cause="expired"),)
-    return Wait("answer", f"{call.call_id}: {question.question}", question.expires_at, (call.call_id,))
+    return RunWaiting("answer", f"{call.call_id}: {question.question}", question.expires_at, (call.call_id,))
 
 
 def make_denied(call: Call, reason: str, cause: CallErrorCause) -> ToolCallError:
@@ -168,12 +172,12 @@ def make_denied(call: Call, reason: str, cause: CallErrorCause) -> ToolCallError
     return ToolCallError(call.call_id, call.name, "denied", text, excerpt=excerpt, cause=cause)
 
 
-def _combine_waits(waits: list[Wait], deadline: Instant | None) -> Wait:
+def _combine_waits(waits: list[RunWaiting], deadline: Instant | None) -> RunWaiting:
     """Return one wait for all, until the first of their times or the run's deadline."""
     times = [at for at in (*(wait.wake_at for wait in waits), deadline) if at is not None]
     first = sorted(waits, key=lambda wait: wait.reason == "child")  # reviewers must see what waits for them
     subjects = tuple([subject for wait in first for subject in wait.subjects])
-    return Wait(first[0].reason, "; ".join(wait.detail for wait in first), min(times, default=None), subjects)
+    return RunWaiting(first[0].reason, "; ".join(wait.detail for wait in first), min(times, default=None), subjects)
 
 
 def _describe_unknown_tool(state: RunState, name: str) -> str:

@@ -6,16 +6,8 @@ from typing import Any
 import msgspec
 
 from treadle.domain.ids import Instant, TokenId
-from treadle.ports.accounts import (
-    ALL_USAGE,
-    AccountShortage,
-    AgentState,
-    Balance,
-    Ceilings,
-    Reserve,
-    UsageFilter,
-    Used,
-)
+from treadle.domain.quotas import Shortage
+from treadle.ports.accounts import ALL_USAGE, AgentState, Balance, Ceilings, Reserve, UsageFilter, Used
 from treadle.stores.postgres.batch import AccountStanding
 from treadle.stores.postgres.connection import escape_nul_json, unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
@@ -28,7 +20,7 @@ class PostgresAccounts:
         self._database = database
         self._now = now
 
-    async def find_shortage(self, accounts: Sequence[Ceilings]) -> AccountShortage | None:
+    async def find_shortage(self, accounts: Sequence[Ceilings]) -> Shortage | None:
         wanted = Reserve(tuple(accounts), tokens=1)  # only to find the ceilings that tokens count against
         header = escape_nul_json(msgspec.json.encode(wanted)).decode()
         for row in await self._database.rows("standing", header, self._now()):

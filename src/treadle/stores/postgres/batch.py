@@ -11,9 +11,8 @@ from msgspec import Struct
 from treadle.domain.envelope import VERSION, Draft, Origin
 from treadle.domain.errors import RunDeleted, SessionDeleted, UnknownRun
 from treadle.domain.ids import Instant, RunId
-from treadle.domain.quotas import QuotaKind
+from treadle.domain.quotas import QuotaKind, Shortage, find_known_amount
 from treadle.domain.time_format import format_minute
-from treadle.ports.accounts import AccountShortage
 from treadle.stores.postgres.connection import escape_nul_json
 from treadle.stores.reservations import find_reset_time
 
@@ -157,13 +156,13 @@ class AccountStanding(Struct, frozen=True):
     buckets: tuple[tuple[int, int], ...] | None = None
     """The amounts used within the window, per bucket; None without a window."""
 
-    def to_shortage(self) -> AccountShortage:
+    def to_shortage(self) -> Shortage:
         resets_at = None
         if self.buckets is not None:
             excess = self.used + self.reserved + self.wants - self.ceiling
             resets_at = find_reset_time(self.kind, self.buckets, excess)
-        values = self.account, self.kind, self.ceiling, self.used, self.reserved, self.wants
-        return AccountShortage(*values, resets_at)
+        values = self.account, self.kind, self.ceiling, self.used, self.reserved
+        return Shortage(*values, find_known_amount(self.wants), resets_at)
 
 
 OriginRow = tuple[str, str, str, str | None]

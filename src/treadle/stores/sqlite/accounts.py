@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from treadle.domain.ids import TokenId
+from treadle.domain.quotas import Shortage
 from treadle.ports.accounts import (
     ALL_USAGE,
     HOUR_SECONDS,
-    AccountShortage,
     AgentState,
     Balance,
     Ceilings,
@@ -37,8 +37,8 @@ class SqliteAccounts:
         self._states: dict[str, AgentState] = {}
         """A cache; only the process that owns the database changes states."""
 
-    async def find_shortage(self, accounts: Sequence[Ceilings]) -> AccountShortage | None:
-        def work(db: SqliteDatabase) -> AccountShortage | None:
+    async def find_shortage(self, accounts: Sequence[Ceilings]) -> Shortage | None:
+        def work(db: SqliteDatabase) -> Shortage | None:
             for ceilings in accounts:
                 for short in list_standings(db, ceilings, ONE_TOKEN, self._clock.now()):
                     if short.used >= short.ceiling:

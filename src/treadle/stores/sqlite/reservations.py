@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from treadle.domain.envelope import Draft
 from treadle.domain.events import CompactionFailed, ContextCompacted, LlmError, LlmResponse
 from treadle.domain.ids import Instant
-from treadle.domain.quotas import WARN_SHARE
-from treadle.ports.accounts import HOUR_SECONDS, MINUTE_SECONDS, AccountShortage, Ceilings, Reserve
+from treadle.domain.quotas import WARN_SHARE, Shortage, find_known_amount
+from treadle.ports.accounts import HOUR_SECONDS, MINUTE_SECONDS, Ceilings, Reserve
 from treadle.stores.reservations import (
     CALL_BUCKET_SECONDS,
     TOKEN_BUCKET_SECONDS,
@@ -21,14 +21,14 @@ PERMANENT_BUCKET = 0
 
 def reserve(
     db: SqliteDatabase, run: int, wanted: Reserve, now: Instant
-) -> tuple[AccountShortage | None, tuple[AccountShortage, ...]]:
+) -> tuple[Shortage | None, tuple[Shortage, ...]]:
     """Reserve the request in every account or in none. Return the account that lacks the amount, or the accounts
     that are close to a ceiling and were not warned yet."""
     found = [short for ceilings in wanted.accounts for short in list_standings(db, ceilings, wanted, now)]
-    lacking = [short for short in found if short.used + short.reserved + short.wanted > short.ceiling]
+    lacking = [short for short in found if short.used + short.reserved + short.wanted_amount > short.ceiling]
     if lacking:
         for short in lacking:
-            if short.used + short.wanted > short.ceiling:
+            if short.used + short.wanted_amount > short.ceiling:
                 return short, ()  # settling other calls will not free enough
         return lacking[0], ()
     for ceilings in wanted.accounts:
@@ -72,9 +72,7 @@ def _settle(
     db.execute(SQL["settled"], (run,))
 
 
-def list_standings(
-    db: SqliteDatabase, ceilings: Ceilings, wanted: Reserve, now: Instant
-) -> Iterator[AccountShortage]:
+def list_standings(db: SqliteDatabase, ceilings: Ceilings, wanted: Reserve, now: Instant) -> Iterator[Shortage]:
     """Yield the standing of an account for each ceiling that the request counts against."""
     account = ceilings.account
     if wanted.tokens:
@@ -84,35 +82,33 @@ def list_standings(
                 SQL["window"], (account, "tokens", find_oldest_bucket(now, TOKEN_BUCKET_SECONDS, HOUR_SECONDS))
             ).fetchall()
             sums = ceilings.tokens, sum(amount for _, amount in used), tokens, wanted.tokens
-            yield AccountShortage(
-                account, "tokens", *sums, find_reset_time("tokens", used, sum(sums[1:]) - sums[0])
-            )
+            yield Shortage(account, "tokens", *sums, find_reset_time("tokens", used, sum(sums[1:]) - sums[0]))
         if ceilings.credits is not None:
-            yield AccountShortage(
+            yield Shortage(
                 account=account,
                 kind="credits",
                 ceiling=ceilings.credits,
                 used=credits,
                 reserved=reserved_credits,
-                wanted=wanted.credits,
+                wanted=find_known_amount(wanted.credits),
             )
         if ceilings.cost is not None:
-            yield AccountShortage(
+            yield Shortage(
                 account=account,
                 kind="cost",
                 ceiling=ceilings.cost,
                 used=cost,
                 reserved=reserved_cost,
-                wanted=wanted.cost,
+                wanted=find_known_amount(wanted.cost),
             )
     if wanted.calls and ceilings.calls is not None:
         used = db.execute(
             SQL["window"], (account, "calls", find_oldest_bucket(now, CALL_BUCKET_SECONDS, MINUTE_SECONDS))
         ).fetchall()
         sums = ceilings.calls, sum(amount for _, amount in used), 0, wanted.calls
-        yield AccountShortage(account, "calls", *sums, find_reset_time("calls", used, sum(sums[1:]) - sums[0]))
+        yield Shortage(account, "calls", *sums, find_reset_time("calls", used, sum(sums[1:]) - sums[0]))
     if wanted.steps and ceilings.steps is not None:
-        yield AccountShortage(
+        yield Shortage(
             account=account,
             kind="steps",
             ceiling=ceilings.steps,
@@ -121,7 +117,7 @@ def list_standings(
             wanted=wanted.steps,
         )
     if wanted.runs and ceilings.runs is not None:
-        yield AccountShortage(
+        yield Shortage(
             account=account,
             kind="runs",
             ceiling=ceilings.runs,
@@ -142,12 +138,12 @@ def _read_account(db: SqliteDatabase, account: str) -> tuple[float, float, int, 
     return cost, credits, tokens, reserved_cost, reserved_credits
 
 
-def _should_warn(db: SqliteDatabase, short: AccountShortage, now: Instant) -> bool:
+def _should_warn(db: SqliteDatabase, short: Shortage, now: Instant) -> bool:
     """Return whether an account is close to a ceiling and was not warned in this window or about this ceiling.
     Records the warning."""
     if short.kind in ("steps", "runs"):
         return False  # the run reports these if its agent is configured to
-    used = short.used + short.wanted if short.kind == "calls" else short.used
+    used = short.used + short.wanted_amount if short.kind == "calls" else short.used
     if used < short.ceiling * WARN_SHARE:
         return False
     warned = db.execute(SQL["warned"], (short.account, short.kind)).fetchone()

@@ -5,8 +5,9 @@ from typing import Final
 
 from treadle.domain.events import CompactionFailed, RunQueued, ToolCallStart, UserMessage
 from treadle.domain.messages import user
+from treadle.domain.quotas import Shortage
 from treadle.domain.runs import Usage
-from treadle.ports.accounts import AccountShortage, Ceilings, Reserve
+from treadle.ports.accounts import Ceilings, Reserve
 from treadle.ports.journal import ANY, LEASE_SECONDS, Release
 from treadle.testing.conformance.reservations import (
     AGENT,
@@ -49,7 +50,7 @@ async def a_reservation_that_does_not_fit_is_refused_with_its_intents(harness: S
         assert await try_to_reserve(process, first, make_reservation(0.75)) is None
         advanced = await process.advance(second, 2, [make_step(1)], [REQUEST], reserve=make_reservation(0.5))
         assert (advanced.accepted, advanced.sequence, advanced.delivered) == (False, 3, ())
-        assert advanced.refused == AccountShortage(
+        assert advanced.refused == Shortage(
             account="tree/one", kind="cost", ceiling=1.0, used=0.0, reserved=0.75, wanted=0.5
         )
         assert (await process.types(second.origin.run_id))[2:] == ["step_start"]
@@ -280,9 +281,7 @@ async def steps_and_runs_count_forever(harness: StoreHarness) -> None:
             short = await try_to_reserve(
                 process, await claim_new_run(process), Reserve((bound,), 1, 1, **{kind: 1})
             )
-            assert short == AccountShortage(
-                account=bound.account, kind=kind, ceiling=3, used=3, reserved=0, wanted=1
-            )
+            assert short == Shortage(account=bound.account, kind=kind, ceiling=3, used=3, reserved=0, wanted=1)
             unbound = Ceilings(bound.account, cost=1.0)
             assert (
                 await try_to_reserve(process, await claim_new_run(process), Reserve((unbound,), 1, 1, **{kind: 9}))

@@ -3,9 +3,9 @@
 from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.events import LlmError, LlmRequest, LlmResponse, RunQueued, UserMessage
 from treadle.domain.messages import Text, user
-from treadle.domain.quotas import Quotas
+from treadle.domain.quotas import Quotas, Shortage
 from treadle.domain.runs import Usage
-from treadle.ports.accounts import AccountShortage, Ceilings, Reserve
+from treadle.ports.accounts import Ceilings, Reserve
 from treadle.ports.journal import Claim
 from treadle.testing.conformance.store import StoreProcess
 
@@ -35,16 +35,14 @@ async def claim_new_run(process: StoreProcess) -> Claim:
     return await process.claim(await process.store.submit(process.origin(), opening))
 
 
-async def try_to_reserve(
-    process: StoreProcess, claim: Claim, reserve: Reserve, seen: int = 2
-) -> AccountShortage | None:
+async def try_to_reserve(process: StoreProcess, claim: Claim, reserve: Reserve, seen: int = 2) -> Shortage | None:
     """Append the intent to call a model. Return the shortage, if any."""
     advanced = await process.advance(claim, seen, [], [REQUEST], reserve=reserve)
     assert advanced.accepted is (advanced.refused is None)
     return advanced.refused
 
 
-async def read_standing(process: StoreProcess, ceilings: Ceilings) -> AccountShortage:
+async def read_standing(process: StoreProcess, ceilings: Ceilings) -> Shortage:
     """Return the state of an account, as reported by a refusal."""
     claim = await claim_new_run(process)
     calls = 0 if ceilings.calls is None else 10**9
