@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 
 from treadle.core.tools.ledger import Call
-from treadle.domain.commands import AskMemory, AskUsage, PinMessage, ResetSession, UndoSession
+from treadle.domain.commands import PlainCommand
 from treadle.domain.events import (
     AgentTold,
     CompactStage,
@@ -58,7 +58,7 @@ class Compact(Struct, frozen=True):
 class RunSessionCommand(Struct, frozen=True):
     """Execute a session command."""
 
-    command: ResetSession | UndoSession | PinMessage | AskMemory | AskUsage
+    command: PlainCommand
 
 
 class SwitchModel(Struct, frozen=True):

@@ -40,7 +40,9 @@ class AskUsage(Struct, frozen=True, tag="usage", tag_field="kind"):
 
 
 COMMAND_NAMES = ("/compact", "/memory", "/pin", "/reset", "/undo", "/usage")
-SessionCommand = CompactSession | ResetSession | UndoSession | PinMessage | AskMemory | AskUsage
+PlainCommand = ResetSession | UndoSession | PinMessage | AskMemory | AskUsage
+"""Commands that the engine executes without a model."""
+SessionCommand = CompactSession | PlainCommand
 """Each is a run of its own in the session that answers no message."""
 
 

@@ -19,23 +19,9 @@ DELIVERED = (
     e.AgentEnd, e.AgentWaiting, e.TrialStarted,
 )  # fmt: skip
 """Events that are delivered to a run, or that say how its worker executed it."""
-WRITTEN = (
-    e.RunStart, e.ModelResolved, e.RunWaiting, e.RunRecovered, e.RunQuarantined, e.RunEnd, e.StepStart, e.StepEnd,
-    e.LlmRequest, e.LlmResponse, e.LlmError, e.LlmRetry, e.LlmFallback, e.BreakerOpened, e.BreakerClosed,
-    e.ToolCallStart, e.ToolCallEnd, e.ToolCallError, e.ToolCallBlocked, e.ResultTruncated, e.HookBlocked,
-    e.McpConnected, e.McpDisconnected, e.McpFailed,
-    e.ProcessKilled, e.SandboxDenied, e.ContextTrimmed, e.CompactionStarted, e.CompactionFailed, e.ContextCompacted,
-    e.SegmentOpened, e.CommandObeyed, e.CompactionUndone, e.MessagePinned, e.LoopWarning, e.StuckDetected,
-    e.RecoveryAction, e.EmptyTurn, e.Continuation, e.CallWritten, e.OutputRejected, e.BudgetHint, e.PhantomAction,
-    e.CallsDropped,
-    e.ApprovalRequested, e.ApprovalDecided, e.ApprovalExpired, e.ClarifyRequested, e.SecretUsed, e.SecretDenied,
-    e.Redacted, e.BudgetReserved, e.BudgetExhausted, e.QuotaWarning, e.QuotaExceeded, e.MemoryRecalled,
-    e.MemorySaved, e.MemoryFlushed, e.JournalWritten, e.MemoryDegraded, e.AgentSpawn, e.AgentTold, e.AgentAnswered,
-    e.QualityScored,
-    e.ErrorAnalyzed,
-)  # fmt: skip
-"""Events that the loop writes and that a replay can reproduce."""
-_KNOWN: frozenset[type[EventData]] = frozenset((*OPENING, *DELIVERED, *WRITTEN))
+NOT_REPRODUCED = (e.ChannelReceived,)
+"""Events of other processes, which no replay can reproduce."""
+_KNOWN = {kind.data for kind in e.VOCABULARY.values() if kind.durable} - {*NOT_REPRODUCED}
 
 
 class PastRun(Struct, frozen=True):

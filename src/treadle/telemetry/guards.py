@@ -26,20 +26,11 @@ _ALWAYS: Final = (
     "refused",
 )
 
-_WARNS: Final[dict[type[EventData], tuple[str, Verdict]]] = {
-    e.LoopWarning: ("loop", "warn"),
-    e.StuckDetected: ("stuck", "warn"),
-    e.PhantomAction: ("phantom", "warn"),
-    e.EmptyTurn: ("empty", "warn"),
-    e.Continuation: ("continuation", "warn"),
-    e.CallWritten: ("written_call", "warn"),
-    e.CallsDropped: ("calls", "warn"),
-    e.OutputRejected: ("output", "warn"),
-    e.BudgetHint: ("budget_hint", "warn"),
-    e.ContextTrimmed: ("context", "warn"),
-    e.ContextCompacted: ("context", "warn"),
-    e.ApprovalExpired: ("approval", "block"),
+WARNINGS: Final[dict[type[EventData], tuple[str, Verdict]]] = {
+    kind.data: (kind.guard, "warn") for kind in e.VOCABULARY.values() if kind.guard
 }
+"""The events with which guards warn."""
+_ACTS: Final[dict[type[EventData], tuple[str, Verdict]]] = {**WARNINGS, e.ApprovalExpired: ("approval", "block")}
 _QUOTA_GUARDS: Final[dict[QuotaKind, str]] = {
     "tokens": "quota",
     "calls": "quota",
@@ -61,7 +52,7 @@ _STOPS: Final[dict[OutcomeKind, str]] = {
 }
 
 FIRES: Final[tuple[tuple[str, Verdict], ...]] = (
-    *dict.fromkeys(_WARNS.values()),
+    *dict.fromkeys(_ACTS.values()),
     ("loop", "block"),
     ("stuck", "block"),
     ("loop", "stop"),
@@ -114,4 +105,4 @@ def find_fired_guard(data: EventData, last: str = "") -> tuple[str, Verdict] | N
             stopped = _STOPS.get(outcome)
             return None if stopped is None else (stopped, "stop")
         case _:
-            return _WARNS.get(type(data))
+            return _ACTS.get(type(data))

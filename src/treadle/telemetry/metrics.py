@@ -12,7 +12,7 @@ from treadle.domain.runs import Status
 from treadle.ports.clock import Clock
 from treadle.telemetry.counters import ModelCells, ModelsByName, ToolCells
 from treadle.telemetry.exposition import OTHER, Cell, Family, Histogram, Names, render_page
-from treadle.telemetry.guards import FIRES, GUARDS, find_fired_guard, list_armed_guards
+from treadle.telemetry.guards import FIRES, GUARDS, WARNINGS, find_fired_guard, list_armed_guards
 from treadle.telemetry.metric_families import EngineFamilies, ModelFamilies, RunFamilies, ToolFamilies
 from treadle.telemetry.process import ProcessFamilies
 
@@ -150,21 +150,13 @@ class MetricsWatcher:
 
     def _list_counters(self) -> dict[type[EventData], Callable[[_Run, Any], None]]:
         return {
+            **dict.fromkeys(WARNINGS, self._count_guard),
             e.RunQueued: self._on_run_queued,
             e.RunStart: self._on_run_start,
             e.RunWaiting: self._on_run_waiting,
             e.RunRecovered: self._on_run_recovered,
             e.RunEnd: self._on_run_end,
             e.StepEnd: self._on_step_end,
-            e.LoopWarning: self._count_guard,
-            e.StuckDetected: self._count_guard,
-            e.PhantomAction: self._count_guard,
-            e.EmptyTurn: self._count_guard,
-            e.Continuation: self._count_guard,
-            e.CallWritten: self._count_guard,
-            e.CallsDropped: self._count_guard,
-            e.OutputRejected: self._count_guard,
-            e.BudgetHint: self._count_guard,
             e.QuotaWarning: self._count_guard,
             e.LlmRequest: self._on_llm_request,
             e.LlmResponse: self._on_llm_response,

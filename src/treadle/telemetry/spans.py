@@ -17,6 +17,7 @@ from treadle.domain.lineage import DELEGATION_TOOLS
 from treadle.domain.messages import Message, Part, Text, Thinking, ToolUse
 from treadle.domain.runs import Usage
 from treadle.telemetry import span_names
+from treadle.telemetry.guards import WARNINGS
 
 Value = str | int | float | bool | tuple[str, ...]
 MAX_SPAN_EVENTS = 128
@@ -343,12 +344,10 @@ _MOMENTS: Final[dict[type[EventData], str]] = {
     for kind in (
         e.RunStart, e.RunRecovered, e.TrialStarted, e.RunQuarantined, e.MessageSteered, e.RunInterrupted,
         e.ResumeRequested, e.CancelRequested, e.ApprovalRequested, e.ApprovalDecided, e.ApprovalExpired,
-        e.ClarifyRequested, e.ClarifyAnswered, e.LoopWarning, e.StuckDetected, e.RecoveryAction, e.EmptyTurn,
-        e.Continuation, e.CallWritten, e.OutputRejected, e.PhantomAction, e.ContextTrimmed, e.SegmentOpened,
-        e.MemoryDegraded, e.Redacted, e.CallsDropped,
+        e.ClarifyRequested, e.ClarifyAnswered, e.RecoveryAction, e.SegmentOpened, e.MemoryDegraded, e.Redacted,
         e.McpConnected, e.McpDisconnected, e.McpFailed,
         e.BreakerOpened, e.BreakerClosed, e.ProcessKilled, e.SandboxDenied, e.QuotaWarning, e.QuotaExceeded,
-        e.BudgetExhausted,
+        e.BudgetExhausted, *(kind for kind in WARNINGS if kind not in _HANDLERS),
     )
 }  # fmt: skip
 """Events that become span events of the run under their own name."""

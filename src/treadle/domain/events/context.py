@@ -16,7 +16,7 @@ CompactStage = Literal["compact", "harder"]
 CompactTrigger = Literal["threshold", "overflow", "command"]
 
 
-@durable("context_trimmed")
+@durable("context_trimmed", guard="context")
 class ContextTrimmed(EventData, frozen=True):
     """The conversation was shortened without a model: old messages were left out, or results were truncated."""
 
@@ -71,7 +71,7 @@ class CompactionFailed(EventData, frozen=True):
     cause: CompactionFailure = "failed"
 
 
-@durable("context_compacted")
+@durable("context_compacted", guard="context")
 class ContextCompacted(EventData, frozen=True):
     """Messages in the middle of the conversation were replaced by a summary."""
 

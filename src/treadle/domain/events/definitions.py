@@ -17,6 +17,8 @@ class EventType(NamedTuple):
     data: type[EventData]
     durable: bool
     stream: Stream
+    guard: str = ""
+    """The guard that warns with it. Metrics and traces show such events."""
 
 
 VOCABULARY: dict[str, EventType] = {}
@@ -27,18 +29,18 @@ NAMES: dict[type[EventData], str] = {}
 _Data = TypeVar("_Data", bound=type[EventData])
 
 
-def _define(name: str, stream: Stream, durable: bool) -> Callable[[_Data], _Data]:
+def _define(name: str, stream: Stream, durable: bool, guard: str = "") -> Callable[[_Data], _Data]:
     def define(data: _Data) -> _Data:
-        VOCABULARY[name] = EventType(name, data, durable, stream)
+        VOCABULARY[name] = EventType(name, data, durable, stream, guard)
         NAMES[data] = name
         return data
 
     return define
 
 
-def durable(name: str, stream: Stream = "run") -> Callable[[_Data], _Data]:
+def durable(name: str, stream: Stream = "run", guard: str = "") -> Callable[[_Data], _Data]:
     """Define an event type that is committed before it is published."""
-    return _define(name, stream, durable=True)
+    return _define(name, stream, durable=True, guard=guard)
 
 
 def live(name: str, stream: Stream = "run") -> Callable[[_Data], _Data]:

@@ -5,7 +5,7 @@ from typing import Final, Literal
 from treadle.domain.events.definitions import EventData, durable
 
 
-@durable("loop_warning")
+@durable("loop_warning", guard="loop")
 class LoopWarning(EventData, frozen=True):
     """The model repeats a call. `note` is for the model."""
 
@@ -22,7 +22,7 @@ LOOP_KINDS: Final[tuple[StuckKind, ...]] = ("repeated_call", "repeated_cycle")
 """What the loop guard detects. The others are detected by the stuck guard."""
 
 
-@durable("stuck_detected")
+@durable("stuck_detected", guard="stuck")
 class StuckDetected(EventData, frozen=True):
     """The run makes no progress. A `recovery_action` follows, or the run ends as `stuck`."""
 
@@ -49,7 +49,7 @@ class RecoveryAction(EventData, frozen=True):
         return self.stage in REPORT_STAGES
 
 
-@durable("empty_turn")
+@durable("empty_turn", guard="empty")
 class EmptyTurn(EventData, frozen=True):
     """The reply had no text and no tool calls."""
 
@@ -57,7 +57,7 @@ class EmptyTurn(EventData, frozen=True):
     note: str
 
 
-@durable("continuation")
+@durable("continuation", guard="continuation")
 class Continuation(EventData, frozen=True):
     """The reply was cut at the model's token limit, or paused by its provider, and is being continued."""
 
@@ -65,7 +65,7 @@ class Continuation(EventData, frozen=True):
     note: str
 
 
-@durable("calls_dropped")
+@durable("calls_dropped", guard="calls")
 class CallsDropped(EventData, frozen=True):
     """The reply had more tool calls than the agent allows. The calls beyond the limit were dropped while they
     arrived, and none of them ran. `note` is for the model."""
@@ -76,7 +76,7 @@ class CallsDropped(EventData, frozen=True):
     note: str
 
 
-@durable("output_rejected")
+@durable("output_rejected", guard="output")
 class OutputRejected(EventData, frozen=True):
     """The answer does not match the requested schema."""
 
@@ -85,7 +85,7 @@ class OutputRejected(EventData, frozen=True):
     note: str
 
 
-@durable("call_written")
+@durable("call_written", guard="written_call")
 class CallWritten(EventData, frozen=True):
     """The reply contains a tool call written as text, which is not run. `note` is for the model."""
 
@@ -95,7 +95,7 @@ class CallWritten(EventData, frozen=True):
     note: str
 
 
-@durable("budget_hint")
+@durable("budget_hint", guard="budget_hint")
 class BudgetHint(EventData, frozen=True):
     """A note tells the model that a limit is near, because the agent has `budget_hints`."""
 
@@ -103,7 +103,7 @@ class BudgetHint(EventData, frozen=True):
     note: str
 
 
-@durable("phantom_action")
+@durable("phantom_action", guard="phantom")
 class PhantomAction(EventData, frozen=True):
     """The answer claims an action that no call of the run has done."""
 
