@@ -9,23 +9,6 @@ from treadle.domain.runs import OutcomeKind
 
 Verdict = Literal["warn", "block", "stop"]
 
-GUARDS: Final = (
-    "loop", "stuck", "phantom", "empty", "continuation", "context", "quarantine", "max_steps", "deadline", "output",
-    "budget_hint", "budget", "quota", "credits", "approval", "written_call", "calls", "refused",
-)  # fmt: skip
-_ALWAYS: Final = (
-    "loop",
-    "phantom",
-    "empty",
-    "continuation",
-    "context",
-    "quarantine",
-    "approval",
-    "written_call",
-    "calls",
-    "refused",
-)
-
 WARNINGS: Final[dict[type[EventData], tuple[str, Verdict]]] = {
     kind.data: (kind.guard, "warn") for kind in e.VOCABULARY.values() if kind.guard
 }
@@ -63,6 +46,7 @@ FIRES: Final[tuple[tuple[str, Verdict], ...]] = (
     ("budget", "block"),
 )
 """All combinations that can occur."""
+GUARDS: Final = tuple(dict.fromkeys(guard for guard, _ in FIRES))
 
 
 def list_armed_guards(queued: e.RunQueued) -> tuple[str, ...]:
@@ -82,7 +66,7 @@ def list_armed_guards(queued: e.RunQueued) -> tuple[str, ...]:
         "output": agent.output is not None,
         "budget_hint": agent.budget_hints and limits.max_steps is not None,
     }
-    return (*_ALWAYS, *(name for name, is_on in configured.items() if is_on))
+    return tuple([guard for guard in GUARDS if configured.get(guard, True)])
 
 
 def find_fired_guard(data: EventData, last: str = "") -> tuple[str, Verdict] | None:
