@@ -192,8 +192,6 @@ class GuardState:
     continuations: int = 0
     rejected_outputs: int = 0
     written_calls: int = 0
-    excess_noted_at: int = 0
-    """Step of the latest reply whose dropped calls the model was told about."""
     phantom_claims: int = 0
     claimed_answer: tuple[str, str] | None = None
     """An answer with an unverified claim, and the claim. It is delivered if no better answer follows."""

@@ -1,5 +1,7 @@
 """Folding the guards' findings and their notes to the model."""
 
+from msgspec.structs import replace
+
 from treadle.core.context.memory_prompt import NOTE
 from treadle.core.fold.registry import on
 from treadle.core.state import RunState
@@ -46,7 +48,8 @@ def _on_call_written(state: RunState, data: e.CallWritten) -> None:
 
 @on(e.CallsDropped)
 def _on_calls_dropped(state: RunState, data: e.CallsDropped) -> None:
-    state.guards.excess_noted_at = data.step
+    if state.turn.reply is not None:
+        state.turn.reply = replace(state.turn.reply, excess_calls=0)
     _add_note(state, data.note)
 
 

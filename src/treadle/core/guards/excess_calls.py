@@ -10,8 +10,8 @@ MAKE_FEWER = "Read the results of the others, then make the calls that are still
 
 
 def judge(state: RunState, now: Instant) -> WarnModel | None:
-    reply, step = state.turn.reply, state.step.number
-    if reply is None or not reply.excess_calls or state.guards.excess_noted_at == step:
+    reply = state.turn.reply
+    if reply is None or not reply.excess_calls:
         return None
     limit, dropped = state.agent.limits.max_calls, reply.excess_calls
     count = limit + dropped
@@ -19,4 +19,4 @@ def judge(state: RunState, now: Instant) -> WarnModel | None:
         f"A reply may have at most {limit} tool calls, and yours had {count}. "
         f"The last {dropped} were dropped and not run. {MAKE_FEWER}"
     )
-    return WarnModel((CallsDropped(step, dropped, limit, note),))
+    return WarnModel((CallsDropped(state.step.number, dropped, limit, note),))
