@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Any
 from weakref import WeakValueDictionary
 
 from treadle.automation.signature_schemes import decode_payload, find_challenge, verify_message
@@ -24,7 +23,7 @@ from treadle.domain.webhooks import (
 from treadle.operations.automation import Challenge, HookView, NewHook, NewHookView, SignedMessage
 from treadle.operations.requested_run import RequestedRun
 from treadle.operations.run_start import start_here
-from treadle.operations.schemas import Ticket, moment
+from treadle.operations.schemas import Ticket, make_view
 from treadle.operations.service import LocalService
 from treadle.ports.automation import InboundWebhooks, WebhookSecrets
 from treadle.ports.clock import Clock, Ids
@@ -167,22 +166,13 @@ def _explain_unknown(hook_id: HookId) -> UnknownHook:
 
 
 def to_hook_view(hook: InboundWebhook) -> HookView:
-    return HookView(**_to_fields(hook))
+    return make_view(HookView, hook, path=find_hook_path(hook))
 
 
 def _to_new_hook_view(hook: InboundWebhook, secret: str) -> NewHookView:
-    return NewHookView(**_to_fields(hook), secret=secret)
+    return make_view(NewHookView, hook, path=find_hook_path(hook), secret=secret)
 
 
-def _to_fields(hook: InboundWebhook) -> dict[str, Any]:
-    return {
-        "hook_id": hook.hook_id,
-        "name": hook.name,
-        "agent": hook.agent,
-        "message": hook.message,
-        "session": hook.session,
-        "created_at": moment(hook.created_at),
-        "path": f"/v1/hooks/{hook.hook_id}",
-        "owner": hook.owner,
-        "scheme": hook.scheme,
-    }
+def find_hook_path(hook: InboundWebhook) -> str:
+    """Return where senders send to, on this server."""
+    return f"/v1/hooks/{hook.hook_id}"

@@ -244,6 +244,7 @@ def _to_dead_letter(webhook: Webhook, event: Event, now: Instant) -> DeadLetter:
         attempts=webhook.attempts,
         reason=webhook.problem,
         died_at=now,
+        queued=False,
     )
 
 

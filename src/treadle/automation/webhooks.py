@@ -1,7 +1,6 @@
 """Management of webhooks that events are sent to."""
 
 from collections.abc import Sequence
-from typing import Any
 from urllib.parse import urlsplit
 
 from treadle.automation.inbound_webhooks import secret_name
@@ -10,9 +9,9 @@ from treadle.automation.signing import generate_secret
 from treadle.domain.errors import UnknownWebhook, UsageError
 from treadle.domain.events import VOCABULARY
 from treadle.domain.ids import EventId
-from treadle.domain.webhooks import DeadLetter, Webhook, WebhookId
+from treadle.domain.webhooks import Webhook, WebhookId
 from treadle.operations.automation import DeadLetterView, NewWebhook, NewWebhookView, WebhookView
-from treadle.operations.schemas import maybe, moment
+from treadle.operations.schemas import make_view
 from treadle.ports.automation import DeadLetters, Webhooks, WebhookSecrets
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import Feed
@@ -53,6 +52,11 @@ class WebhookRegistry:
             created_at=self._clock.now(),
             position=await self._feed.position(),
             most_attempts=request.most_attempts,
+            delivered_at=None,
+            attempts=0,
+            retry_at=None,
+            problem="",
+            disabled=False,
         )
         if not any(kind.durable and webhook.wants(name) for name, kind in VOCABULARY.items()):
             raise UsageError(
@@ -62,10 +66,10 @@ class WebhookRegistry:
         await self._secrets.put(secret_name(webhook.webhook_id), secret)
         await self._webhooks.add(webhook)
         self._notify_change()
-        return NewWebhookView(**_to_fields(webhook), secret=secret)
+        return make_view(NewWebhookView, webhook, secret=secret)
 
     async def list(self) -> Sequence[WebhookView]:
-        return [WebhookView(**_to_fields(webhook)) for webhook in await self._webhooks.list()]
+        return [make_view(WebhookView, webhook) for webhook in await self._webhooks.list()]
 
     async def remove(self, webhook_id: WebhookId) -> None:
         if not await self._webhooks.remove(webhook_id):
@@ -75,7 +79,7 @@ class WebhookRegistry:
 
     async def dead(self, webhook_id: WebhookId) -> Sequence[DeadLetterView]:
         await self._refuse_unknown(webhook_id)
-        return [_to_dead_letter_view(letter) for letter in await self._letters.list_letters(webhook_id)]
+        return [make_view(DeadLetterView, letter) for letter in await self._letters.list_letters(webhook_id)]
 
     async def retry(self, webhook_id: WebhookId, event_id: EventId | None = None) -> int:
         await self._refuse_unknown(webhook_id)
@@ -112,32 +116,3 @@ def _check_url(url: str) -> None:
 
 def _explain_unknown(webhook_id: WebhookId) -> UnknownWebhook:
     return UnknownWebhook(f"There is no webhook {webhook_id}. `treadle webhooks list` shows all webhooks.")
-
-
-def _to_fields(webhook: Webhook) -> dict[str, Any]:
-    return {
-        "webhook_id": webhook.webhook_id,
-        "url": webhook.url,
-        "events": webhook.events,
-        "agents": webhook.agents,
-        "most_attempts": webhook.most_attempts,
-        "created_at": moment(webhook.created_at),
-        "delivered_at": maybe(webhook.delivered_at),
-        "attempts": webhook.attempts,
-        "retry_at": maybe(webhook.retry_at),
-        "problem": webhook.problem,
-        "disabled": webhook.disabled,
-    }
-
-
-def _to_dead_letter_view(letter: DeadLetter) -> DeadLetterView:
-    return DeadLetterView(
-        event_id=letter.event_id,
-        run_id=letter.run_id,
-        sequence=letter.sequence,
-        type=letter.type,
-        attempts=letter.attempts,
-        reason=letter.reason,
-        died_at=moment(letter.died_at),
-        queued=letter.queued,
-    )

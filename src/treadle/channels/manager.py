@@ -21,7 +21,7 @@ from treadle.operations.channel_manager import (
     PendingPersonView,
     RecordedStateView,
 )
-from treadle.operations.schemas import maybe, moment
+from treadle.operations.schemas import make_view, maybe, moment
 from treadle.ports.channel import Channel, ChannelError, Outgoing, find_limitation
 from treadle.ports.channel_store import ChannelState, ChannelStore
 from treadle.ports.clock import Clock
@@ -73,7 +73,7 @@ class HomeChannelManager:
         runner = self._runners.get(name)
         recorded = None if runner is not None and runner.is_holder else states.get(name)
         counts = await self._store.counts(name)
-        people = tuple(_to_view(person) for person in await self._store.people(name))
+        people = tuple(make_view(ChannelPersonView, person) for person in await self._store.people(name))
         pending = tuple(
             PendingPersonView(code.sender, code.name, moment(code.expires_at))
             for code in codes
@@ -154,7 +154,7 @@ class HomeChannelManager:
         await self._store.finish(code.channel, [welcome], now)
         if (runner := self._runners.get(code.channel)) is not None:
             runner.wake()
-        return _to_view(person)
+        return make_view(ChannelPersonView, person)
 
     async def _change_grants(self, request: ApprovedPairing) -> ChannelPersonView:
         """Set the grants of a person who is known: `CHANNEL:SENDER` instead of a code."""
@@ -171,7 +171,7 @@ class HomeChannelManager:
         user = choose_user(channel, sender, request.user or known.user, grants)
         changed = replace(known, grants=grants, user=user)
         await self._store.save_person(changed)
-        return _to_view(changed)
+        return make_view(ChannelPersonView, changed)
 
     async def revoke(self, channel: str, sender: str) -> None:
         removed = await self._store.remove_person(channel, sender)
@@ -241,15 +241,4 @@ def _to_recorded(state: ChannelState) -> RecordedStateView:
         since=moment(state.since),
         recorded_at=moment(state.recorded_at),
         is_held=state.is_held,
-    )
-
-
-def _to_view(person: Person) -> ChannelPersonView:
-    return ChannelPersonView(
-        channel=person.channel,
-        sender=person.sender,
-        name=person.name,
-        user=person.user,
-        grants=person.grants,
-        added_at=moment(person.added_at),
     )

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any, Generic, Literal
 
 from msgspec import Struct
 
 from treadle.domain.durations import parse_duration
+from treadle.domain.ids import Instant, Time
 from treadle.domain.users import LOCAL_USER, UserId, check_user
 
 Mode = Literal["steer", "queue", "interrupt"]
@@ -91,7 +92,7 @@ class ChannelConfig(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
             raise ValueError(f"give_up must be above 0, found {self.give_up}")
 
 
-class Person(Struct, frozen=True):
+class PersonFields(Struct, Generic[Time], frozen=True):
     """A person who may write on a channel."""
 
     channel: str
@@ -101,7 +102,11 @@ class Person(Struct, frozen=True):
     user: UserId
     """The user who owns the sessions and memories of the person."""
     grants: tuple[Grant, ...]
-    added_at: float
+    added_at: Time
+
+
+class Person(PersonFields[Instant], frozen=True):
+    """A person as they are stored."""
 
     def may(self, grant: Grant) -> bool:
         return grant in self.grants

@@ -1,6 +1,6 @@
 """IDs: a prefix that says what it is, and a UUIDv7 that says which one."""
 
-from typing import Literal, NewType
+from typing import Literal, NewType, TypeVar
 
 AgentId = NewType("AgentId", str)
 SessionId = NewType("SessionId", str)
@@ -22,3 +22,5 @@ Prefix = Literal["agt", "ses", "run", "stp", "evt", "apr", "tok", "seg", "mem", 
 
 Instant = float
 """A moment on the wall clock, in seconds since 1970 in UTC."""
+Time = TypeVar("Time")
+"""How a time is given: as an `Instant` in a record, as a date in a view."""

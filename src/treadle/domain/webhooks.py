@@ -3,12 +3,12 @@
 import re
 from fnmatch import fnmatchcase
 from hashlib import blake2b
-from typing import Any, Literal, NewType, cast
+from typing import Any, Generic, Literal, NewType, cast
 
 import msgspec
 from msgspec import Struct
 
-from treadle.domain.ids import EventId, Instant, RunId, SessionId
+from treadle.domain.ids import EventId, Instant, RunId, SessionId, Time
 from treadle.domain.users import LOCAL_USER, UserId
 
 HookId = NewType("HookId", str)
@@ -31,8 +31,8 @@ JITTER_SHARE = 0.2
 # ── Inbound ──
 
 
-class InboundWebhook(Struct, frozen=True):
-    """An address to which others send, and the message that each payload becomes."""
+class HookFields(Struct, Generic[Time], frozen=True):
+    """An inbound webhook as lists show it."""
 
     hook_id: HookId
     name: str
@@ -40,11 +40,16 @@ class InboundWebhook(Struct, frozen=True):
     message: str
     """With placeholders such as {{payload.issue.title}}."""
     session: str | None
-    """A template for the name of the session; None for a new session each time."""
-    created_at: Instant
+    """A template for the name of the session; null for a new session each time."""
+    created_at: Time
     owner: UserId = LOCAL_USER
-    """The user whom its runs are for: its creator."""
+    """The user of its runs: its creator."""
     scheme: SignatureScheme = "standard"
+    """How the sender signs."""
+
+
+class InboundWebhook(HookFields[Instant], frozen=True):
+    """An address to which others send, and the message that each payload becomes."""
 
 
 def check_template(text: str) -> None:
@@ -102,29 +107,34 @@ def derive_session(hook: InboundWebhook, payload: Any) -> SessionId | None:
 # ── Outbound ──
 
 
-class Webhook(Struct, frozen=True):
-    """An address to which events are sent, with its progress."""
+class WebhookFields(Struct, Generic[Time], frozen=True):
+    """A webhook as lists show it."""
 
     webhook_id: WebhookId
     url: str
     events: tuple[str, ...]
-    """Names or globs of event types."""
+    """Names, or globs of names, of types of events."""
     agents: tuple[str, ...] | None
-    """Only events of these agents; None for all."""
-    created_at: Instant
+    """Only events of these agents; null for all."""
+    most_attempts: int | None
+    """Maximum number of attempts for an event; null to retry for three days."""
+    created_at: Time
+    delivered_at: Time | None
+    attempts: int
+    """Failed attempts to send the next event."""
+    retry_at: Time | None
+    problem: str
+    """Why the latest attempt failed; empty if it did not."""
+    disabled: bool
+    """The receiver has answered that it is gone (410); `retry` tries again."""
+
+
+class Webhook(WebhookFields[Instant], frozen=True, kw_only=True):
+    """An address to which events are sent, with its progress."""
+
     position: int
     """Position of the last event, in commit order, that is done."""
-    most_attempts: int | None = None
-    """Maximum number of attempts for an event; None to retry for three days."""
-    attempts: int = 0
-    """Failed attempts to send the next event."""
     first_failed_at: Instant | None = None
-    retry_at: Instant | None = None
-    delivered_at: Instant | None = None
-    problem: str = ""
-    """Why the latest attempt failed; empty if it did not."""
-    disabled: bool = False
-    """The receiver wants no more events."""
 
     def wants(self, type_: str) -> bool:
         return any(fnmatchcase(type_, pattern) for pattern in self.events)
@@ -136,19 +146,24 @@ class Webhook(Struct, frozen=True):
         return self.first_failed_at is not None and now - self.first_failed_at >= GIVE_UP_SECONDS
 
 
-class DeadLetter(Struct, frozen=True):
-    """An event that could not be sent. It is read from the journal when it is retried."""
+class DeadLetterFields(Struct, Generic[Time], frozen=True):
+    """An event that could not be sent, as lists show it."""
 
-    webhook_id: WebhookId
     event_id: EventId
     run_id: RunId
     sequence: int
     type: str
     attempts: int
     reason: str
-    died_at: Instant
-    queued: bool = False
+    died_at: Time
+    queued: bool
     """Another attempt was requested."""
+
+
+class DeadLetter(DeadLetterFields[Instant], frozen=True, kw_only=True):
+    """An event that could not be sent. It is read from the journal when it is retried."""
+
+    webhook_id: WebhookId
 
 
 def retry_delay(attempts: int, random: float) -> float:

@@ -9,7 +9,7 @@ from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
 from treadle.domain.ids import Instant
 from treadle.domain.version import VERSION
-from treadle.operations.schemas import maybe, moment
+from treadle.operations.schemas import make_view, moment
 from treadle.operations.system_facts import DoctorFinding, ModelView, SystemInfo, WorkerView
 from treadle.ports.overview import Overview
 
@@ -57,7 +57,7 @@ class HomeSystem:
 
     async def workers(self) -> Sequence[WorkerView]:
         found = await self._overview.workers()
-        return [WorkerView(each.worker, each.runs, maybe(each.lease_until)) for each in found]
+        return [make_view(WorkerView, each) for each in found]
 
     async def models(self, *, probe: bool) -> Sequence[ModelView]:
         from treadle.home.model_list import list_models

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from treadle.domain.ids import EventId, RunId, SessionId
 from treadle.domain.schedules import ScheduleId
 from treadle.domain.users import LOCAL_USER, UserId
-from treadle.domain.webhooks import HookId, SignatureScheme, WebhookId
+from treadle.domain.webhooks import DeadLetterFields, HookFields, HookId, SignatureScheme, WebhookFields, WebhookId
 from treadle.operations.schemas import AgentName, Said, SessionName, Ticket
 
 MAX_HOOK_NAME_CHARACTERS = 100
@@ -91,19 +91,9 @@ class NewHook(Struct, frozen=True, forbid_unknown_fields=True):
     """The secret that the sender signs with, if the sender chose it. Default: a new one."""
 
 
-class HookView(Struct, frozen=True):
-    hook_id: HookId
-    name: str
-    agent: str
-    message: str
-    session: str | None
-    created_at: datetime
+class HookView(HookFields[datetime], frozen=True, kw_only=True):
     path: str
     """Where to send to, on this server."""
-    owner: UserId = LOCAL_USER
-    """The user of its runs: its creator."""
-    scheme: SignatureScheme = "standard"
-    """How the sender signs."""
 
 
 class NewHookView(HookView, frozen=True, kw_only=True):
@@ -159,20 +149,8 @@ class NewWebhook(Struct, frozen=True, forbid_unknown_fields=True):
     """The number of attempts after which an event is given up. Default: it is retried for three days."""
 
 
-class WebhookView(Struct, frozen=True):
-    webhook_id: WebhookId
-    url: str
-    events: tuple[str, ...]
-    agents: tuple[str, ...] | None
-    most_attempts: int | None
-    created_at: datetime
-    delivered_at: datetime | None
-    attempts: int
-    """Of the event that comes next; those that failed."""
-    retry_at: datetime | None
-    problem: str
-    disabled: bool
-    """The receiver has answered that it is gone (410); `retry` tries again."""
+class WebhookView(WebhookFields[datetime], frozen=True):
+    """A webhook, without its secret."""
 
 
 class NewWebhookView(WebhookView, frozen=True, kw_only=True):
@@ -180,16 +158,8 @@ class NewWebhookView(WebhookView, frozen=True, kw_only=True):
     """What its messages are signed with; shown this once."""
 
 
-class DeadLetterView(Struct, frozen=True):
-    event_id: EventId
-    run_id: RunId
-    sequence: int
-    type: str
-    attempts: int
-    reason: str
-    died_at: datetime
-    queued: bool
-    """It is about to be tried again."""
+class DeadLetterView(DeadLetterFields[datetime], frozen=True):
+    """An event that was given up."""
 
 
 class WebhookManager(Protocol):

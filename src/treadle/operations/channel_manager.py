@@ -8,21 +8,11 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from treadle.domain.channels import DEFAULT_GRANTS, ChannelStatus, Grant, Mode
-from treadle.domain.users import UserId
+from treadle.domain.channels import DEFAULT_GRANTS, ChannelStatus, Grant, Mode, PersonFields
 
 
-class ChannelPersonView(Struct, frozen=True):
+class ChannelPersonView(PersonFields[datetime], frozen=True):
     """A person who may write on a channel."""
-
-    channel: str
-    sender: str
-    """The platform's ID of the person."""
-    name: str
-    user: UserId
-    """The user who owns the sessions and memories of the person."""
-    grants: tuple[Grant, ...]
-    added_at: datetime
 
 
 class PendingPersonView(Struct, frozen=True):

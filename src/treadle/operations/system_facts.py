@@ -6,6 +6,8 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from treadle.ports.overview import WorkerFields
+
 ProcessState = Literal["starting", "ready", "leaving"]
 
 
@@ -58,13 +60,8 @@ class DoctorFinding(Struct, frozen=True):
             raise ValueError(f"{self.about}: what was probed is not only `set`")
 
 
-class WorkerView(Struct, frozen=True):
+class WorkerView(WorkerFields[datetime], frozen=True):
     """A worker that owns runs now."""
-
-    worker: str
-    runs: int
-    lease_until: datetime | None
-    """When the first of its leases expires unless it is renewed."""
 
 
 ModelKind = Literal["alias", "configured", "listed"]

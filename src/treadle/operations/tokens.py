@@ -1,7 +1,6 @@
 """Access tokens: the clients that may call over HTTP, and their scopes."""
 
 from datetime import datetime
-from typing import Any
 
 from msgspec import Struct
 
@@ -11,8 +10,8 @@ from treadle.domain.quotas import Quotas
 from treadle.domain.users import UserId
 from treadle.operations.context import Context
 from treadle.operations.operation import NoParameters, Operation
-from treadle.operations.schemas import Page, maybe, moment
-from treadle.ports.access import CreateToken, TokenRecord
+from treadle.operations.schemas import Page, make_view
+from treadle.ports.access import CreateToken
 
 
 class TokenView(Struct, frozen=True):
@@ -61,7 +60,7 @@ REVOKE = Operation(
 @LIST.handler
 async def list_tokens(context: Context, request: NoParameters) -> Page[TokenView]:
     """List access tokens."""
-    return Page(tuple([TokenView(**_fields(record)) for record in await context.access.list()]))
+    return Page(tuple([make_view(TokenView, record) for record in await context.access.list()]))
 
 
 @CREATE.handler
@@ -70,7 +69,7 @@ async def create_token(context: Context, request: CreateToken) -> NewTokenView:
 
     The response is the only place where the token itself is shown. It is not stored."""
     minted = await context.access.create(request)
-    return NewTokenView(**_fields(minted.record), token=minted.secret)
+    return make_view(NewTokenView, minted.record, token=minted.secret)
 
 
 @REVOKE.handler
@@ -79,19 +78,3 @@ async def revoke_token(context: Context, request: RevokeToken) -> None:
 
     It takes effect immediately. Streams that are open with the token are closed."""
     await context.access.revoke(request.token_id)
-
-
-def _fields(record: TokenRecord) -> dict[str, Any]:
-    return {
-        "token_id": record.token_id,
-        "name": record.name,
-        "scopes": record.scopes,
-        "agents": record.agents,
-        "created_at": moment(record.created_at),
-        "expires_at": maybe(record.expires_at),
-        "revoked_at": maybe(record.revoked_at),
-        "quotas": record.quotas,
-        "user": record.user,
-        "visibility": record.visibility,
-        "multi_user": record.multi_user,
-    }

@@ -1,12 +1,12 @@
 """Queries over all runs, for people: messages that contain a text, and the workers that own runs."""
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final, Generic, Protocol
 
 import msgspec
 from msgspec import Struct
 
-from treadle.domain.ids import Instant
+from treadle.domain.ids import Instant, Time
 from treadle.domain.users import UserId
 from treadle.ports.journal import PositionedEvent
 
@@ -35,13 +35,17 @@ class FoundEvents(Struct, frozen=True):
     """Where a further search continues; None if everything was read."""
 
 
-class WorkerLease(Struct, frozen=True):
-    """A worker that owns runs."""
+class WorkerFields(Struct, Generic[Time], frozen=True):
+    """A worker that owns runs now."""
 
     worker: str
     runs: int
-    lease_until: Instant | None
-    """When the first of its leases expires."""
+    lease_until: Time | None
+    """When the first of its leases expires unless it is renewed."""
+
+
+class WorkerLease(WorkerFields[Instant], frozen=True):
+    """A worker as it is stored."""
 
 
 class Overview(Protocol):

@@ -3,23 +3,19 @@
 import json
 import re
 from collections.abc import Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol
 
 from msgspec import Struct
 
 from treadle.domain.events import RunEnd, SegmentReason
 from treadle.domain.graphemes import make_printable_line, truncate
-from treadle.domain.ids import Instant, RunId, SegmentId, SessionId
+from treadle.domain.ids import Instant, RunId, SegmentId, SessionId, Time
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.workspaces import UNKNOWN_WORKSPACE, Workspace, WorkspaceId
 from treadle.ports.journal import RunRecord
 
 TITLE_LIMIT = 80
 _FIRST_TEXT = re.compile(rb'"(?:text|asked)":"((?:[^"\\]|\\(?:u[0-9a-fA-F]{4}|[^u]))*)')
-
-
-Time = TypeVar("Time")
-"""How a time is given: as an `Instant` in a record, as a date in a view."""
 
 
 class SegmentFields(Struct, Generic[Time], frozen=True):

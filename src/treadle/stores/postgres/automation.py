@@ -118,7 +118,7 @@ class PostgresWebhooks:
         if letter is None:
             await self._database.rows("move_webhook", *values, patient=True)
         else:
-            rest = msgspec.structs.astuple(letter)[1:8]
+            rest = msgspec.structs.astuple(letter)[:7]
             await self._database.rows("move_webhook_past", *values, *rest, patient=True)
 
     # ── Dead letters ──

@@ -121,7 +121,8 @@ class SqliteWebhooks:
         def work(transaction: Transaction) -> None:
             is_there = transaction.db.execute(SQL["move_webhook"], values).fetchone() is not None
             if letter is not None and is_there:
-                transaction.db.execute(SQL["insert_dead_letter"], msgspec.structs.astuple(letter)[:8])
+                row = letter.webhook_id, *msgspec.structs.astuple(letter)[:7]
+                transaction.db.execute(SQL["insert_dead_letter"], row)
 
         await self._writer.write(work, _do_nothing, patient=True)
 
@@ -195,8 +196,8 @@ def _to_webhook(row: Any) -> Webhook:
 
 
 def _to_dead_letter(row: Any) -> DeadLetter:
-    *values, queued = row
-    return replace(DeadLetter(*values), queued=bool(queued))
+    webhook_id, *values, queued = row
+    return DeadLetter(*values, queued=bool(queued), webhook_id=webhook_id)
 
 
 def _do_nothing(_: object) -> None:

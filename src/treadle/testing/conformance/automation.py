@@ -39,6 +39,12 @@ WEBHOOK = Webhook(
     agents=None,
     created_at=1.5,
     position=7,
+    most_attempts=None,
+    delivered_at=None,
+    attempts=0,
+    retry_at=None,
+    problem="",
+    disabled=False,
 )
 LETTER = DeadLetter(
     webhook_id=WEBHOOK.webhook_id,
@@ -49,6 +55,7 @@ LETTER = DeadLetter(
     attempts=2,
     reason="it\x00said no",
     died_at=9.5,
+    queued=False,
 )
 
 

@@ -50,7 +50,18 @@ async def a_deleted_session_leaves_nothing(harness: FullStoreHarness) -> None:
             await desk.kept.requests.begin(asked, b"d", 5e9)
             await desk.kept.requests.answer(asked, StoredResponse(b"d", 202, f'{{"id": "{named}"}}'.encode()))
         webhook = Webhook(
-            webhook_id=WebhookId("w"), url="https://x/", events=("*",), agents=None, created_at=1.0, position=0
+            webhook_id=WebhookId("w"),
+            url="https://x/",
+            events=("*",),
+            agents=None,
+            most_attempts=None,
+            created_at=1.0,
+            delivered_at=None,
+            attempts=0,
+            retry_at=None,
+            problem="",
+            disabled=False,
+            position=0,
         )
         await desk.kept.webhooks.add(webhook)
         for run_id in (gone, kept):
@@ -64,6 +75,7 @@ async def a_deleted_session_leaves_nothing(harness: FullStoreHarness) -> None:
                 attempts=1,
                 reason="no",
                 died_at=1.0,
+                queued=False,
             )
             await desk.kept.webhooks.move(webhook, letter)
         position = await desk.store.position()
