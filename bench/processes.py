@@ -22,12 +22,10 @@ from bench.endpoint import serve_endpoint
 from bench.pgserver import open_database, read_cpu_seconds, read_server_cpu
 from bench.process_limit import limit_processes
 from bench.service import follow, make_environment, make_home, run_concurrently, submit
-from treadle.config.home_config import ServerSettings
 
 MIN_SPEEDUP, MAX_EXTRA_CPU = 1.8, 0.10
 SHARE = 0.25
 """Of a core, for each process."""
-STREAMS = ServerSettings().streams_per_token
 
 
 class ServedProcesses(Struct, frozen=True):
@@ -120,12 +118,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.processes", description=__doc__)
     parser.add_argument("--runs", type=int, default=200, help="Runs of each measurement.")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--concurrency", type=int, default=40, help=f"At most {STREAMS}, the streams of a token.")
+    parser.add_argument("--concurrency", type=int, default=40, help="Runs in progress.")
     parser.add_argument("--share", type=int, default=int(SHARE * 100), help="Percent of a core for each process.")
     parser.add_argument("--url", help="An empty PostgreSQL database. Default: a server of its own.")
     options = parser.parse_args()
-    if options.concurrency > STREAMS:
-        parser.error(f"--concurrency is at most {STREAMS}: each run has a stream, and a token may have no more")
     speedups, extra = list[float](), list[float]()
     with open_database(options.url) as url, serve_endpoint() as model, tempfile.TemporaryDirectory() as name:
         make_home(Path(name), model)

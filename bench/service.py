@@ -38,6 +38,8 @@ APPROVALS
 MOST_MEGABYTES, MOST_IDLE_CPU = 400, 0.03
 LEAST_SHARE, MOST_TIMES_ECHO = 0.40, 3.0
 IDLE_SECONDS = 10.0
+STREAMS_PER_TOKEN = 100_000
+"""More streams than any measurement opens with its one token."""
 Client = aiohttp.ClientSession
 
 
@@ -55,7 +57,9 @@ def make_home(folder: Path, model_url: str) -> Path:
         told = f"approvals: {{{approvals}}}" if approvals else ""
         (home / "agents" / name / "config.yaml").write_text(text.replace("APPROVALS", told))
     provider = f"{{base_url: '{model_url}', api_mode: chat_completions, api_key: x}}"
-    (home / "config.yaml").write_text(f"providers: {{fake: {provider}}}\n")
+    (home / "config.yaml").write_text(
+        f"providers: {{fake: {provider}}}\nserver: {{streams_per_token: {STREAMS_PER_TOKEN}}}\n"
+    )
     return home
 
 

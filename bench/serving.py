@@ -14,7 +14,7 @@ import uvloop
 from treadle.api.engine import create_engine
 from treadle.domain.access import SCOPES
 from treadle.config.home import Home
-from treadle.operations.token_service import NewToken
+from treadle.ports.access import CreateToken
 from treadle.surfaces.http.engine_server import make_application, serve_over_tcp
 from treadle.surfaces.http.server import bind_socket
 from treadle.telemetry.settings import Telemetry
@@ -31,7 +31,7 @@ async def main():
 
     async with engine:
         engine.service._hub.observers.insert(0, note)
-        token = (await engine.context.access.create(NewToken("bench", SCOPES))).secret
+        token = (await engine.context.access.create(CreateToken("bench", SCOPES))).secret
         app, listener = make_application(engine), bind_socket("127.0.0.1", 0)
         inner = app.asgi
 
