@@ -31,6 +31,7 @@ OTHERS = {
     "surfaces/cli/command_line.py": "errors of argparse, which have no class of their own",
     "surfaces/terminal/file_changes.py": "the formats of patches",
     "surfaces/tui/inline.py": "errors of the JSON parser",
+    "telemetry/exposition.py": "the text format of Prometheus",
     "testing": "texts that test doubles and simulations send themselves",
     "tools/files/folder_overview.py": "the format of references of git",
     "tools/shell": "command lines",
