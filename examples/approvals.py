@@ -1,9 +1,9 @@
 """Approvals that a program decides."""
 
 import asyncio
+import json
 
 import treadle
-from treadle.domain.events import ApprovalRequested, Decision
 from treadle.testing.models import ScriptedModel, ask, call, say
 
 
@@ -13,10 +13,9 @@ def deploy(version: str, production: bool) -> str:
     return f"deployed {version}"
 
 
-def decide(event: treadle.Event) -> Decision:
+def decide(approval: treadle.ApprovalView) -> bool:
     """Approve everything but deployments to production."""
-    assert isinstance(event.data, ApprovalRequested)
-    return "deny" if '"production":true' in event.data.arguments.replace(" ", "") else "approve"
+    return not json.loads(approval.arguments)["production"]
 
 
 async def main() -> None:
@@ -30,7 +29,7 @@ async def main() -> None:
     async with treadle.Engine("sqlite:///:memory:") as engine:
         engine.add_model("scripted", ScriptedModel(*script))
         agent = treadle.Agent(name="operator", model="scripted/any", tools=[deploy], approvals={"default": "ask"})
-        result = await engine.run(agent, "Deploy 1.2.", treadle.Callbacks(on_approval=decide))
+        result = await engine.run(agent, "Deploy 1.2.", on_approval=decide)
         print(result.text)
         print("denied:", [call.tool for call in result.denied])
 

@@ -4,6 +4,7 @@ python examples/stream_to_page.py          # then open http://127.0.0.1:8080
 """
 
 import asyncio
+import json
 import sys
 
 from aiohttp import ClientSession, web
@@ -28,9 +29,8 @@ async def show_page(request: web.Request) -> web.Response:
 async def stream_answer(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
     await response.prepare(request)
-    async for event in request.app[ENGINE].stream(AGENT, "Write a haiku about looms."):
-        if event.type == "token":
-            await response.write(f"data: {web.json_response(event.to_dict()['data']['text']).text}\n\n".encode())
+    async for text in request.app[ENGINE].stream_text(AGENT, "Write a haiku about looms."):
+        await response.write(f"data: {json.dumps(text)}\n\n".encode())
     await response.write(b"event: end\ndata:\n\n")
     return response
 

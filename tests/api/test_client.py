@@ -1,9 +1,12 @@
 """The clients of the HTTP API, against a real server."""
 
 import asyncio
+from inspect import signature
+from operator import methodcaller
 from pathlib import Path
 
 import pytest
+from msgspec.json import encode
 
 import treadle
 from tests.fake_endpoint import FakeEndpoint, says
@@ -11,6 +14,7 @@ from tests.patience import HANG_SECONDS
 from tests.surfaces.http.process import Serving
 from tests.surfaces.http.served_home import serve_home, wants_a_file, write_home
 from tests.surfaces.shell import Shell
+from treadle.api.run_methods import RunMethods
 from treadle.domain.errors import UnknownRun, UsageError
 from treadle.domain.events import Token
 from treadle.operations import sessions
@@ -90,3 +94,48 @@ def test_a_client_that_is_not_open_says_how_to_open_it() -> None:
         client.show("run_1")
     with pytest.raises(UsageError, match=r"with treadle\.Client"):
         next(iter(client.events("run_1")))
+
+
+def test_a_program_moves_to_a_server_by_changing_one_line() -> None:
+    """The methods for reading and acting have one definition. Those that start runs take the same names."""
+    here, there, sync = treadle.Engine, treadle.AsyncClient, treadle.Client
+    shared = {name for name, found in vars(RunMethods).items() if not name.startswith("_") and callable(found)}
+    assert len(shared) > 15
+    assert {name for name in shared - {"call"} if getattr(here, name) is not getattr(there, name)} == set()
+    for name in shared:
+        parameters = list(signature(getattr(RunMethods, name)).parameters.values())
+        assert list(signature(getattr(sync, name)).parameters.values()) == parameters, name
+    for name in ("submit", "run", "stream", "stream_text", "wait", "events", "fork"):
+        assert hasattr(here, name), name
+        assert hasattr(there, name), name
+        assert hasattr(sync, name), name
+
+
+async def test_an_engine_and_a_client_read_the_same(tmp_path: Path) -> None:
+    async with (
+        serve_home(tmp_path, says("One."), wants_a_file(), says("I did not.")) as web,
+        treadle.AsyncClient(web.url, token=web.token) as client,
+    ):
+        stream = client.stream_text("one", "First?")
+        assert "".join([text async for text in stream]) == "One."
+        waiting = await client.run("asking", "Write it.")
+        assert (waiting.status, [each.tool for each in waiting.approvals]) == ("waiting", ["write_file"])
+        assert waiting == await web.engine.wait(waiting.run_id)
+        await client.decide(waiting.approvals[0].approval_id, False)
+        result = await client.wait(waiting.run_id)
+        for read in (
+            methodcaller("show", result.run_id),
+            methodcaller("list_runs", agent="asking"),
+            methodcaller("list_sessions"),
+            methodcaller("show_session", result.session_id),
+            methodcaller("steps", result.run_id),
+            methodcaller("tree", result.run_id),
+            methodcaller("transcript", result.run_id),
+            methodcaller("messages", result.session_id),
+            methodcaller("usage", by="model"),
+            methodcaller("replay", result.run_id),
+            methodcaller("compare", result.run_id, stream.run_id),
+            methodcaller("list_approvals"),
+            methodcaller("list_questions", result.run_id),
+        ):
+            assert encode(await read(client)) == encode(await read(web.engine)), read

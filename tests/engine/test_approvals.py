@@ -168,7 +168,7 @@ def test_a_pending_approval_expires(on_expiry: str) -> None:
             hero = agent(tools=[post.tool], approvals={"default": "ask", "expires": "2h", "on_expiry": on_expiry})
             run_id = await engine.submit(hero, "go", **TERMINAL)
             request = await wait_for_approval(engine, run_id)
-            result = await engine.wait(run_id)
+            result = await engine.wait(run_id, until="ended")
             assert result.metrics.duration_ms >= 2 * 3_600_000
             with pytest.raises(InvalidState, match="no longer open"):
                 await engine.decide(request.approval_id, "approve")

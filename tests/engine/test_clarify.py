@@ -114,7 +114,7 @@ def test_an_unanswered_question_times_out() -> None:
         async with in_virtual_time(model) as engine:
             hero = agent(tools=["clarify"], approvals={"expires": "1h"})
             run_id = await engine.submit(hero, "go", **TERMINAL)
-            assert (await engine.wait(run_id)).text == "I assumed brass"
+            assert (await engine.wait(run_id, until="ended")).text == "I assumed brass"
         assert "No answer came in time" in read_last_result(model)
 
     virtually(scenario())
@@ -124,6 +124,6 @@ async def test_an_answer_has_the_size_limit_of_a_message(tmp_path: Path) -> None
     async with opened(tmp_path, ScriptedModel(which())) as engine:
         run_id = await engine.submit(agent(tools=["clarify"]), "go", **TERMINAL)
         await until(engine, run_id, "run_waiting")
-        with pytest.raises(treadle.TreadleError, match="at most 128000"):
+        with pytest.raises(treadle.TreadleError, match="the limit is 128000"):
             await engine.answer(run_id, "c1", "x" * 200_000)
         await engine.cancel(run_id)

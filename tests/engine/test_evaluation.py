@@ -196,7 +196,8 @@ def test_open_calls_have_a_result_before_the_run_is_judged() -> None:
     async def work() -> None:
         async with in_virtual_time(FunctionModel(policy)) as engine:
             rules = {"default": "ask", "via": "api", "expires": 5, "on_expiry": "end"}
-            result = await engine.run(agent(tools=[look], approvals=rules, **ANALYZED), "what is it?")
+            run_id = await engine.submit(agent(tools=[look], approvals=rules, **ANALYZED), "what is it?")
+            result = await engine.wait(run_id, until="ended")
             assert (result.outcome, result.diagnosis) == ("approval_expired", "Nobody answered.")
             events = await journal(engine, result.run_id)
             assert sorted(data.call_id for data in of(events, ToolCallError)) == ["c1", "c2"]

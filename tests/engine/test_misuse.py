@@ -179,7 +179,7 @@ async def post(letter: str) -> str:
     "wrong",
     [
         {"decision": "approved"},
-        {"decision": True},
+        {"decision": 1},
         {"remember": "forever"},
         {"note": 5},
         {"arguments": {"letter": 5}},
@@ -344,7 +344,7 @@ def test_an_approval_that_comes_too_late_is_refused() -> None:
             await asyncio.sleep(60)
             with pytest.raises(InvalidState):
                 await engine.decide(asked.data.approval_id, "approve")
-            assert (await engine.wait(run_id)).text == "went on"
+            assert (await engine.wait(run_id, until="ended")).text == "went on"
 
     virtually(scenario())
 

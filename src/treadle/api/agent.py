@@ -3,13 +3,14 @@
 import os
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, Literal, NotRequired, TypedDict, Unpack, cast, overload
 
 import msgspec
 from msgspec import Struct
 
-from treadle.api.result import Output
+from treadle.api.result import Output, Result
 from treadle.domain.agents import (
     AgentSpec,
     Compaction,
@@ -24,6 +25,7 @@ from treadle.domain.agents import (
     SmallModels,
 )
 from treadle.domain.attachments import check_attached_parts, check_attachment, format_attached_file
+from treadle.domain.commands import parse_command
 from treadle.domain.envelope import Event
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.domain.events import (
@@ -73,6 +75,8 @@ class AgentOptions(TypedDict, total=False):
     """The fields of an agent file, besides `name` and `output`: docs/reference/settings.md."""
 
     model: str
+    instructions: str
+    """Another name of `persona`."""
     provider: str | None
     model_settings: ModelSettings | Mapping[str, Any] | None
     persona: str
@@ -102,6 +106,52 @@ class AgentOptions(TypedDict, total=False):
     hooks: Sequence[CommandHook | Mapping[str, Any]]
 
 
+DEFAULT_NAME = "agent"
+AGENT_HINTS = {
+    "system_prompt": "Write instructions=…",
+    "system": "Write instructions=…",
+    "prompt": "Write instructions=…",
+    "description": "Write instructions=…",
+    "temperature": 'Write model_settings={"temperature": …}',
+    "max_tokens": 'Write model_settings={"max_tokens": …}',
+    "top_p": "Sampling parameters are set for a model in config.yaml, under models",
+    "api_key": "Write engine.add_provider(NAME, base_url=…, api_key=…), or set the variable of the provider",
+    "base_url": "Write engine.add_provider(NAME, base_url=…)",
+    "max_steps": 'Write limits={"max_steps": …}',
+    "max_turns": 'Write limits={"max_steps": …}',
+    "max_iterations": 'Write limits={"max_steps": …}',
+    "timeout": 'Write limits={"deadline": …}',
+    "output_type": "Write output=…",
+    "result_type": "Write output=…",
+    "response_format": "Write output=…",
+    "deps_type": "Leave it out: the type of `deps` is that of ToolContext[…]",
+    "deps": "Write Engine(deps=…), or deps=… for a run",
+    "handoffs": 'Write tools=["agent_send"], and engine.add_agents(…)',
+    "sub_agents": 'Write tools=["agent_spawn"], and engine.add_agents(…)',
+    "mcp": "Write mcp_servers={NAME: …}",
+    "toolsets": "Write tools=[…]: it takes toolsets too",
+    "checkpointer": "Leave it out: every run is durable, in the database of the engine",
+}
+"""What to write instead of the options of other libraries."""
+RUN_HINTS = {
+    "timeout": "Write deadline=…",
+    "user_id": "Write user=…",
+    "thread_id": "Write session=…",
+    "session_id": "Write session=…",
+    "conversation_id": "Write session=…",
+    "message_history": "Write session=…: a session keeps its messages",
+    "history": "Write session=…: a session keeps its messages",
+    "stream": "Call engine.stream_text(…) or engine.stream(…)",
+    "max_steps": 'Write limits={"max_steps": …}',
+    "max_turns": 'Write limits={"max_steps": …}',
+    "usage_limits": "Write limits={…} or cost=…",
+    "idempotency_key": "Write key=…",
+    "images": "Write attachments=[…]",
+    "files": "Write attachments=[…]",
+    "output_type": "Write output=…",
+}
+
+
 class Agent(Generic[Output]):
     """An agent: its model, its instructions, its tools and its limits.
 
@@ -111,19 +161,28 @@ class Agent(Generic[Output]):
 
     The parameters are the fields of an agent file (docs/reference/settings.md). In addition, `tools` may contain
     functions, and `output` may be a type that the answer must match: `Agent(output=Article)` is an
-    `Agent[Article]`, and the `output` of its results is an `Article`."""
+    `Agent[Article]`, and the `output` of its results is an `Article`. `instructions` is another name of
+    `persona`."""
 
     @overload
-    def __init__(self, *, name: str, output: type[Output], **options: Unpack[AgentOptions]) -> None: ...
+    def __init__(self, name: str = ..., *, output: type[Output], **options: Unpack[AgentOptions]) -> None: ...
 
     @overload
     def __init__(
-        self: "Agent[Any]", *, name: str, output: OutputLike = None, **options: Unpack[AgentOptions]
+        self: "Agent[Any]", name: str = ..., *, output: OutputLike = None, **options: Unpack[AgentOptions]
     ) -> None: ...
 
-    def __init__(self, *, name: str, output: Any = None, **options: Unpack[AgentOptions]) -> None:
-        refuse_unknown_options(options, AgentOptions, "an agent")
+    def __init__(self, name: str = DEFAULT_NAME, *, output: Any = None, **options: Unpack[AgentOptions]) -> None:
+        refuse_unknown_options(options, AgentOptions, "an agent", AGENT_HINTS)
+        if "/" in name or ":" in name:
+            raise ConfigError(f"The first argument of an agent is its name. Write Agent(model={name!r}).")
+        if (instructions := options.pop("instructions", None)) is not None:
+            if options.get("persona"):
+                raise ConfigError(f"agent `{name}`: `instructions` is another name of `persona`. Set one of them.")
+            options["persona"] = instructions
         tools = options.get("tools", ())
+        if isinstance(tools, str) or not isinstance(tools, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance] -- programs are not checked
+            raise ConfigError(f"agent `{name}`: tools={tools!r} is not a list. Write tools=[…].")
         self.tools = collect_tools(tools)
         self.output_type: Any = choose_output_type(output)
         fields: dict[str, Any] = {field: value for field, value in options.items() if value is not None}
@@ -132,6 +191,12 @@ class Agent(Generic[Output]):
             fields["workspace"] = str(workspace)
         fields.setdefault("memory", NO_MEMORY)
         self.spec = make_agent(fields)
+
+    def run_sync(self, message: str, **options: Unpack["RunOptions"]) -> Result[Output]:
+        """Run the agent on the database of the home and return the result, for scripts and notebooks. The call
+        blocks until then. A program that runs several agents opens one `Engine`."""
+        engine = import_module("treadle.api.engine").Engine()  # by its name: an engine knows what an agent is
+        return engine.run_sync(self, message, **options)
 
 
 def collect_tools(tools: Sequence[ToolLike]) -> tuple[Tool, ...]:
@@ -143,7 +208,13 @@ def collect_tools(tools: Sequence[ToolLike]) -> tuple[Tool, ...]:
             found += item
         elif not isinstance(item, str):
             found.append(_make_tool(item))
-    return tuple(found)
+    named: dict[str, Tool] = {}
+    for tool in found:
+        if not is_same_tool(named.setdefault(tool.spec.name, tool), tool):
+            raise ConfigError(
+                f"Two tools are called `{tool.spec.name}`. Give one of them another name: @tool(name=…)."
+            )
+    return tuple(named.values())
 
 
 def _make_tool(item: Tool | Callable[..., Any]) -> Tool:
@@ -164,9 +235,15 @@ def list_tool_names(tools: Sequence[ToolLike]) -> tuple[str, ...]:
     for item in tools:
         if isinstance(item, Toolset):
             names += item.names
+        elif isinstance(item, str):
+            if not item or any(map(str.isspace, item)):
+                raise ConfigError(
+                    f"tools: {item!r} is not the name of a tool. Pass a function itself, without calling it."
+                )
+            names.append(item)
         else:
-            names.append(item if isinstance(item, str) else _make_tool(item).spec.name)
-    return tuple(names)
+            names.append(_make_tool(item).spec.name)
+    return tuple(dict.fromkeys(names))
 
 
 def make_output_schema(output: OutputLike) -> dict[str, Any] | None:
@@ -200,7 +277,7 @@ class RunOptions(TypedDict):
     attachments: NotRequired[Sequence[Image | Path]]
     """Images, and files with an image or text."""
     asker: NotRequired[Asker | None]
-    """The sender can be asked, and answers with `Engine.decide` and `Engine.answer`."""
+    """Where the sender can be asked; by default in the program."""
     workspace: NotRequired[str | Path | None]
     key: NotRequired[str | None]
     """An idempotency key: the same key returns the same run."""
@@ -227,13 +304,17 @@ class ForkOptions(TypedDict):
     asker: NotRequired[Asker | None]
 
 
-def refuse_unknown_options(given: Mapping[str, Any], known: type, owner: str = "a run") -> None:
+def refuse_unknown_options(
+    given: Mapping[str, Any], known: type, owner: str = "a run", hints: Mapping[str, str] = RUN_HINTS
+) -> None:
     """Raise TypeError for an option that `known` does not declare."""
     names = known.__annotations__
     for name in given:
         if name not in names:
             near = find_closest(name, list(names))
             meant = f" Did you mean `{near}`?" if near else f" Options: {', '.join(names)}."
+            if (hint := hints.get(name)) is not None:
+                meant = f" {hint}."
             raise TypeError(f"`{name}` is not an option of {owner}.{meant}")
 
 
@@ -349,6 +430,8 @@ def request_run(spec: AgentSpec, message: str, options: RunOptions) -> Requested
     """Return a message for an agent with the options of its run, which `apply_options` has applied to the agent."""
     session, user_id, ended = options.get("session"), options.get("user"), options.get("resumed_from")
     max_bytes = spec.limits.max_attachment_bytes
+    if not isinstance(message, str):  # pyright: ignore[reportUnnecessaryIsInstance] -- programs are not checked
+        raise TypeError(f"The message is text, not {type(message).__name__}. Files go into attachments=[…].")
     return RequestedRun(
         agent=spec,
         message=user(message, *(make_attachment(each, max_bytes) for each in options.get("attachments", ()))),
@@ -370,3 +453,8 @@ def find_output_type(agent: Agent[Any] | AgentSpec, options: RunOptions) -> Any:
     if isinstance(agent, Agent):
         return None if agent.spec.output is None else agent.output_type
     return None if agent.output is None else Any
+
+
+def find_answer_type(agent: Agent[Any] | AgentSpec, message: str, options: RunOptions) -> Any:
+    """Return the type to decode the answer to a message as; None for plain text, and for a session command."""
+    return None if parse_command(message) is not None else find_output_type(agent, options)

@@ -3,37 +3,38 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
-from treadle.api.result import RefusedCall, RefusedCalls, Result, list_refused_calls
+from treadle.api.result import (
+    OpenQuestion,
+    RefusedCall,
+    RefusedCalls,
+    Result,
+    Until,
+    list_refused_calls,
+    make_waiting_result,
+)
+from treadle.api.run_methods import RunMethods
+from treadle.api.streams import RunStream, read_text
 from treadle.domain.envelope import Event
-from treadle.domain.events import Decision, Remember, RunEnd, SteerMode
-from treadle.domain.ids import ApprovalId, RunId, SessionId
-from treadle.operations import approvals, runs, sessions
+from treadle.domain.events import AgentWaiting, RunEnd, RunWaiting
+from treadle.domain.ids import RunId
+from treadle.operations import runs
 from treadle.operations.approvals import ApprovalView
 from treadle.operations.attachments import Attachment
 from treadle.operations.operation import Operation, Q, R, list_items
 from treadle.operations.requested_run import Overrides
-from treadle.operations.run_control import (
-    ANSWER,
-    CANCEL,
-    FORK,
-    INTERRUPT,
-    RESUME,
-    STEER,
-    AnswerQuestion,
-    ForkRun,
-    SteerRun,
-    StopRun,
-)
+from treadle.operations.run_control import FORK, ForkRun
 from treadle.operations.run_start import START, NewRun, StartRun
 from treadle.operations.runs import RunDetail, RunView
-from treadle.operations.sessions import SessionView
 from treadle.remote.caller import RemoteCaller
 from treadle.remote.connection import Address, Connection, ServerGone
 
 WAIT_SECONDS = 60.0
 """How long one request waits for the end of a run before it is sent again."""
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.5, 4.0
+"""The same, if what the run waits for is of interest too."""
 MAX_BACKOFF_SECONDS = 10.0
 
 _T = TypeVar("_T")
@@ -60,7 +61,7 @@ class _Backoff:
         self._delay = min(2 * self._delay, MAX_BACKOFF_SECONDS)
 
 
-class AsyncClient:
+class AsyncClient(RunMethods):
     """A client of a Treadle server.
 
         async with treadle.AsyncClient("http://127.0.0.1:8420", token="trd_...") as client:
@@ -137,20 +138,70 @@ class AsyncClient:
         )
         return await self.wait(run_id)
 
-    async def stream(
+    def stream(
         self, agent: str, message: str, *, session: str | None = None, overrides: Overrides | None = None
-    ) -> AsyncGenerator[Event, None]:
+    ) -> RunStream[Event]:
         """Send a message to an agent and yield all events of its run, durable and live, up to `run_end`."""
-        run_id = await self.submit(agent, message, session=session, overrides=overrides)
-        async for event in self.events(run_id):
-            yield event
+        start = partial(self.submit, agent, message, session=session, overrides=overrides)
+        return RunStream(start, self.events, self.wait)
 
-    async def wait(self, run_id: str) -> Result:
-        """Wait for the end of a run and return its result."""
+    def stream_text(
+        self, agent: str, message: str, *, session: str | None = None, overrides: Overrides | None = None
+    ) -> RunStream[str]:
+        """Send a message to an agent and yield the text that the model writes, as it writes it.
+
+        It ends when the run ends or waits for people: `result` of the stream says which."""
+        start = partial(self.submit, agent, message, session=session, overrides=overrides)
+        return RunStream(start, lambda run_id: read_text(self._events_until_paused(run_id)), self.wait)
+
+    async def _events_until_paused(self, run_id: RunId) -> AsyncGenerator[Event, None]:
+        async with aclosing(self.events(run_id)) as events:
+            async for event in events:
+                yield event
+                if isinstance(event.data, RunWaiting | AgentWaiting) and any(
+                    await self._retry(partial(self._find_asked, run_id))
+                ):
+                    return
+
+    async def _find_asked(self, run_id: RunId) -> tuple[list[ApprovalView], list[OpenQuestion]]:
+        return await self._list_asked(await self.show(run_id))
+
+    async def wait(self, run_id: str, *, until: Until = "asked") -> Result:
+        """Wait until a run ends, or until it waits for people, and return its result. With `until="ended"`, wait
+        until others have decided and the run has ended."""
+        seconds = FIRST_WAIT_SECONDS
         while True:
-            found = await self._retry(lambda: self.call(runs.SHOW, runs.ShowRun(RunId(run_id), WAIT_SECONDS)))
+            found = await self._retry(partial(self.call, runs.SHOW, runs.ShowRun(RunId(run_id), seconds)))
             if found.result is not None:
                 return read_result(found, *await self._list_refused_calls(found))
+            if until == "asked":
+                approvals, questions = await self._retry(partial(self._list_asked, found))
+                if approvals or questions:
+                    return make_waiting_result(found.origin, approvals, questions)
+                seconds = min(2 * seconds, LONGEST_WAIT_SECONDS)
+            else:
+                seconds = WAIT_SECONDS
+
+    async def _list_asked(self, run: RunView) -> tuple[list[ApprovalView], list[OpenQuestion]]:
+        """Return the approvals and the answers for which the run, or a run below it, waits."""
+        requests: list[ApprovalView] = []
+        questions: list[OpenQuestion] = []
+        match run.waiting_for:
+            case "approval":
+                requests += await self.list_approvals(run.run_id)
+            case "answer":
+                questions += [
+                    OpenQuestion(run.run_id, each.call_id, each.question, each.options)
+                    for each in await self.list_questions(run.run_id)
+                ]
+            case "child":
+                for child in await list_items(self, runs.CHILDREN, runs.ListChildren(run.run_id, unfinished=True)):
+                    found = await self._list_asked(child)
+                    requests += found[0]
+                    questions += found[1]
+            case _:
+                pass
+        return requests, questions
 
     async def _list_refused_calls(self, run: RunDetail) -> RefusedCalls:
         """Return the denied and the blocked calls. A run that completed at its first step had none."""
@@ -180,39 +231,6 @@ class AsyncClient:
             except ServerGone as error:
                 await failures.wait(error)
 
-    async def show(self, run_id: str) -> RunDetail:
-        """Return a run, with its result if it has ended."""
-        return await self.call(runs.SHOW, runs.ShowRun(RunId(run_id)))
-
-    async def list_runs(
-        self, *, agent: str | None = None, session: str | None = None, limit: int = 50
-    ) -> list[RunView]:
-        """Return runs, newest first."""
-        wanted = runs.ListRuns(agent, None if session is None else SessionId(session))
-        return await list_items(self._caller, runs.LIST, wanted, limit)
-
-    async def list_sessions(self, *, limit: int = 50, children: bool = False) -> list[SessionView]:
-        """Return sessions, latest first; with `children`, also those of sub-agents."""
-        return await list_items(self._caller, sessions.LIST, sessions.ListSessions(children=children), limit)
-
-    # ── Acting on runs ──
-
-    async def steer(self, run_id: str, message: str, mode: SteerMode = "steer") -> int:
-        """Send a message to a run in progress. Return the sequence of the event."""
-        return (await self.call(STEER, SteerRun(RunId(run_id), message, mode))).sequence
-
-    async def interrupt(self, run_id: str) -> int:
-        """Stop the work in progress. The run waits until it is resumed."""
-        return (await self.call(INTERRUPT, StopRun(RunId(run_id)))).sequence
-
-    async def resume(self, run_id: str) -> int:
-        """Resume a run that waits."""
-        return (await self.call(RESUME, runs.OneRun(RunId(run_id)))).sequence
-
-    async def cancel(self, run_id: str) -> int:
-        """Cancel a run."""
-        return (await self.call(CANCEL, StopRun(RunId(run_id)))).sequence
-
     async def fork(
         self,
         run_id: str,
@@ -224,30 +242,6 @@ class AsyncClient:
     ) -> RunId:
         """Start a run that continues from a step of another run, and return its ID."""
         return (await self.call(FORK, ForkRun(RunId(run_id), step, model, message, agent))).run_id
-
-    # ── Approvals and questions ──
-
-    async def list_approvals(self, run_id: str | None = None) -> Sequence[ApprovalView]:
-        """Return the approvals that wait for a decision, oldest first."""
-        wanted = approvals.ListApprovals(None if run_id is None else RunId(run_id))
-        return (await self.call(approvals.LIST, wanted)).items
-
-    async def decide(
-        self,
-        approval_id: str,
-        decision: Decision,
-        *,
-        arguments: dict[str, Any] | None = None,
-        note: str = "",
-        remember: Remember = "once",
-    ) -> int:
-        """Decide an approval, optionally with edited arguments."""
-        request = approvals.DecideApproval(ApprovalId(approval_id), decision, arguments, note, remember)
-        return (await self.call(approvals.DECIDE, request)).sequence
-
-    async def answer(self, run_id: str, call_id: str, text: str) -> int:
-        """Answer a question that an agent asked with `clarify`."""
-        return (await self.call(ANSWER, AnswerQuestion(RunId(run_id), call_id, text))).sequence
 
     async def _retry(self, attempt: _Attempt[_T]) -> _T:
         """Read, and read again while the server does not answer."""

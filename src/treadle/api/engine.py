@@ -3,16 +3,18 @@
 import asyncio
 import inspect
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from contextvars import copy_context
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 import msgspec
+from msgspec import Struct
 
 from treadle.api.agent import (
     Agent,
@@ -21,30 +23,43 @@ from treadle.api.agent import (
     RunOptions,
     apply_options,
     collect_tools,
+    find_answer_type,
     find_output_type,
     is_same_tool,
     refuse_unknown_options,
     request_run,
 )
-from treadle.api.result import Output, RefusedCalls, Result, list_refused_calls, make_result
+from treadle.api.decisions import OnApproval, OnClarify, read_decision
+from treadle.api.loop_thread import LoopThread
+from treadle.api.pauses import Pauses, WaitingRun
+from treadle.api.result import (
+    Output,
+    RefusedCalls,
+    Result,
+    Until,
+    list_refused_calls,
+    make_result,
+    make_waiting_result,
+)
+from treadle.api.run_methods import RunMethods
+from treadle.api.streams import Piece, RunStream, read_text
 from treadle.bootstrap.engine import EngineParts
 from treadle.bootstrap.engine_config import EngineConfig
 from treadle.bootstrap.engine_setup import configure_engine
 from treadle.bootstrap.stores import ALL, WorkerShare
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
-from treadle.domain.commands import parse_command
 from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, UsageError
-from treadle.domain.events import ApprovalRequested, ClarifyRequested, Decision, Remember, RunEnd, SteerMode
-from treadle.domain.ids import ApprovalId, RunId
-from treadle.domain.messages import user
+from treadle.domain.events import AgentWaiting, ApprovalRequested, ClarifyRequested, RunEnd, RunWaiting
+from treadle.domain.ids import RunId
+from treadle.domain.permissions import Asker
 from treadle.domain.providers import ApiModeName, ProviderConfig
 from treadle.models.registry import ModelRegistry
-from treadle.operations.approval_service import Answer
 from treadle.operations.context import Context
 from treadle.operations.event_source import follow_without_resets
 from treadle.operations.forks import Fork
+from treadle.operations.operation import LocalCaller, Operation, Q, R
 from treadle.operations.run_start import start_here
 from treadle.operations.schemas import Ticket
 from treadle.operations.service import LocalService
@@ -56,12 +71,22 @@ from treadle.ports.tool import Tool
 from treadle.telemetry.settings import Telemetry
 
 if TYPE_CHECKING:
+    from treadle.domain.transcript import Item
     from treadle.telemetry.metrics import MetricsWatcher
 
 _Answer = TypeVar("_Answer")
 
 
-class Engine:
+class Recovered(Struct, frozen=True):
+    """The unfinished runs of earlier processes, as an engine has found them."""
+
+    resumed: tuple[RunId, ...] = ()
+    """They continue, or have ended since."""
+    blocked: dict[RunId, str] = {}
+    """They cannot continue in this engine, with what each lacks."""
+
+
+class Engine(RunMethods):
     """Runs agents on one database, which stores everything that they do.
 
     Open an engine with `async with`. Opening it also resumes the unfinished runs of the database, and logs a
@@ -72,10 +97,14 @@ class Engine:
             result = await engine.run(agent, "What is in this folder?")
             print(result.text)
 
+    Without an event loop, use `with`, and the methods that end in `_sync`.
+
     `database` is `sqlite:///PATH` or `postgresql://USER@HOST:PORT/DATABASE`; by default it is the database of the
     home. `home` is the folder with the configuration, by default TREADLE_HOME or `~/.treadle`. With `metrics`, the
     engine counts what it does, for `Engine.metrics`. With `new`, a missing database is replaced by an empty one.
-    Tools find `deps`, such as a client or a connection pool, in `ToolContext.deps`."""
+    Tools find `deps`, such as a client or a connection pool, in `ToolContext.deps`. Calls that need an approval
+    wait for one, and agents can ask questions; with `approvals="deny"` such calls are denied. With `resume=False`,
+    unfinished runs of earlier processes stay as they are until they are resumed one by one."""
 
     def __init__(
         self,
@@ -85,19 +114,37 @@ class Engine:
         metrics: bool = False,
         deps: Any = None,
         new: bool = False,
+        approvals: Literal["wait", "deny"] = "wait",
+        resume: bool = True,
     ) -> None:
+        if approvals not in ("wait", "deny"):
+            raise UsageError(f'approvals={approvals!r}: it is "wait" or "deny".')
         given = home if home is None or isinstance(home, Home) else Home(Path(home).expanduser().absolute())
         if new:
             given = msgspec.structs.replace(given or Home.from_environment(os.environ), new=True)
         telemetry = Telemetry(metrics=True) if metrics else None
-        config = configure_engine(database, given, telemetry=telemetry, deps=deps, examine=_examine)
+        share = ALL if resume else WorkerShare(only_own=True, even_alone=True)
+        config = configure_engine(database, given, telemetry=telemetry, share=share, deps=deps, examine=_examine)
         self._config = replace(config, announces_resumed=True)
         self._parts: EngineParts | None = None
+        self._thread: LoopThread | None = None
+        self._opened_by = 0
+        self._asker: Asker | None = "api" if approvals == "wait" else None
 
     @property
     def metrics(self) -> "MetricsWatcher | None":
         """The metrics, if they are enabled."""
         return None if self._config.telemetry is None else self._config.telemetry.metrics
+
+    @property
+    def recovered(self) -> Recovered:
+        """The unfinished runs of earlier processes that this engine has found: those that it resumed, and those
+        that it cannot resume, with what each lacks."""
+        found = self._open_parts.resumed
+        return Recovered() if found is None else Recovered(tuple(sorted(found.resumed)), dict(found.blocked))
+
+    async def call(self, operation: Operation[Q, R], request: Q, *, key: str | None = None) -> R:
+        return await self._caller.call(operation, request, key=key)
 
     # ── Registration ──
 
@@ -162,51 +209,140 @@ class Engine:
 
     def _wake_waiting_runs(self) -> None:
         """Wake runs that wait for something that this engine lacked."""
-        if self._parts is not None:
+        if self._parts is None:
+            return
+        if self._thread is None:
             self._parts.wake_unavailable()
+        else:
+            self._thread.call(self._parts.wake_unavailable)
 
     # ── Runs ──
 
-    async def submit(self, agent: Agent | AgentSpec, message: str, **options: Unpack[RunOptions]) -> RunId:
+    async def submit(self, agent: Agent | AgentSpec | str, message: str, **options: Unpack[RunOptions]) -> RunId:
         """Queue a run and return its ID. The run is durable when this returns."""
         return (await self._submit(agent, message, options)).run_id
 
     async def run(
         self,
-        agent: Agent[Output] | AgentSpec,
+        agent: Agent[Output] | AgentSpec | str,
         message: str,
         callbacks: Callbacks | None = None,
+        *,
+        on_approval: OnApproval | None = None,
+        on_clarify: OnClarify | None = None,
         **options: Unpack[RunOptions],
     ) -> Result[Output]:
-        """Run an agent to its end and return the result."""
+        """Run an agent to its end and return the result.
+
+        If the run waits for an approval or an answer, `on_approval` or `on_clarify` gives it. Without them, the
+        result has the status `waiting` and says what the run waits for: call `decide` or `answer`, then `wait`."""
         if callbacks is not None and callbacks.can_answer:
             options.setdefault("asker", "channel")
+        agent = self._find_agent(agent)
         ticket = await self._submit(agent, message, options)
         if callbacks is not None:
             async for event in self.events(ticket.run_id):
                 callbacks(event)
                 await self._answer(event, callbacks)
-        output = None if parse_command(message) is not None else find_output_type(agent, options)
-        return await self.wait(ticket.run_id, output)
+        return await self._finish(ticket.run_id, find_answer_type(agent, message, options), on_approval, on_clarify)
 
-    async def stream(
-        self, agent: Agent | AgentSpec, message: str, **options: Unpack[RunOptions]
-    ) -> AsyncGenerator[Event, None]:
-        """Run an agent and yield all events, durable and live, up to `run_end`."""
-        ticket = await self._submit(agent, message, options)
-        async for event in self.events(ticket.run_id):
-            yield event
+    def stream(
+        self, agent: Agent[Output] | AgentSpec | str, message: str, **options: Unpack[RunOptions]
+    ) -> RunStream[Event, Output]:
+        """Run an agent and yield all events, durable and live, up to `run_end`.
+
+        A run that asks for an approval goes on when it is decided, which the reader of the stream may do."""
+        return self._open_stream(agent, message, options, self.events)
+
+    def stream_text(
+        self,
+        agent: Agent[Output] | AgentSpec | str,
+        message: str,
+        *,
+        on_approval: OnApproval | None = None,
+        on_clarify: OnClarify | None = None,
+        **options: Unpack[RunOptions],
+    ) -> RunStream[str, Output]:
+        """Run an agent and yield the text that the model writes, as it writes it.
+
+            async for text in engine.stream_text(agent, "Tell me about looms."):
+                print(text, end="", flush=True)
+
+        It ends when the run ends or waits for people: `result` of the stream says which."""
+
+        def read(run_id: RunId) -> AsyncGenerator[str, None]:
+            return read_text(self._events_until_paused(run_id, on_approval, on_clarify))
+
+        return self._open_stream(agent, message, options, read)
+
+    def stream_items(
+        self, agent: Agent[Output] | AgentSpec | str, message: str, **options: Unpack[RunOptions]
+    ) -> "RunStream[Item, Output]":
+        """Run an agent and yield the items of its transcript, each when it begins and whenever it changes:
+        messages, answers, tool calls, approvals, plans, child runs, the end."""
+        return self._open_stream(agent, message, options, self.items)
+
+    def _open_stream(
+        self,
+        agent: Agent[Output] | AgentSpec | str,
+        message: str,
+        options: RunOptions,
+        read: Callable[[RunId], AsyncGenerator[Piece, None]],
+    ) -> RunStream[Piece, Output]:
+        async def start() -> RunId:
+            return (await self._submit(agent, message, options)).run_id
+
+        async def finish(run_id: RunId) -> Result[Output]:
+            return await self.wait(run_id, find_answer_type(self._find_agent(agent), message, options))
+
+        return RunStream(start, read, finish)
 
     @overload
     async def wait(self, run_id: str, output: type[Output]) -> Result[Output]: ...
 
     @overload
-    async def wait(self, run_id: str, output: Any = None) -> Result: ...
+    async def wait(self, run_id: str, output: Any = None, *, until: Until = "asked") -> Result: ...
 
-    async def wait(self, run_id: str, output: Any = None) -> Result[Any]:
-        """Wait for the end of a run and return its result. `output` is the type to decode the answer as."""
-        origin, end = await self._service.wait(RunId(run_id))
-        return make_result(origin, end, output, *await self._list_refused_calls(origin.run_id, end))
+    async def wait(self, run_id: str, output: Any = None, *, until: Until = "asked") -> Result[Any]:
+        """Wait until a run ends, or until it waits for people, and return its result. `output` is the type to
+        decode the answer as. With `until="ended"`, wait until others have decided and the run has ended.
+
+        Raise RunUnavailable if the run needs a tool, an agent or a provider that this engine does not have."""
+        while True:
+            found = await self._pauses.wait(RunId(run_id))
+            if not isinstance(found, WaitingRun):
+                origin, end = found
+                return make_result(origin, end, output, *await self._list_refused_calls(origin.run_id, end))
+            if until == "asked":
+                return make_waiting_result(found.origin, found.approvals, found.questions)
+            await self._pauses.wait_for_change(found)
+
+    async def _finish(
+        self, run_id: RunId, output: Any, on_approval: OnApproval | None, on_clarify: OnClarify | None
+    ) -> Result[Any]:
+        """Wait for the end of a run, and answer what it asks meanwhile."""
+        while True:
+            result = await self.wait(run_id, output)
+            if not await self._answer_result(result, on_approval, on_clarify):
+                return result
+
+    async def _answer_result(
+        self, result: Result[Any], on_approval: OnApproval | None, on_clarify: OnClarify | None
+    ) -> bool:
+        """Answer what a run waits for, as far as there are functions for it. Return whether there are."""
+        approvals = result.approvals if on_approval is not None else ()
+        questions = result.questions if on_clarify is not None else ()
+        for approval in approvals:
+            assert on_approval is not None
+            decision = read_decision(await _resolve(on_approval(approval)))
+            with suppress(InvalidState):  # someone else was faster
+                await self.decide(approval.approval_id, decision)
+        for question in questions:
+            assert on_clarify is not None
+            text = await _resolve(on_clarify(question))
+            with suppress(InvalidState):
+                await self.answer(question.run_id, question.call_id, text)
+        return bool(approvals or questions)
 
     async def _list_refused_calls(self, run_id: RunId, end: RunEnd) -> RefusedCalls:
         """Return the denied and the blocked calls."""
@@ -223,17 +359,62 @@ class Engine:
             async for event in events:
                 yield event
 
-    def run_sync(
-        self, agent: Agent[Output] | AgentSpec, message: str, **options: Unpack[RunOptions]
-    ) -> Result[Output]:
-        """Open the engine, run an agent, and close the engine. For scripts and notebooks.
+    async def items(self, run_id: str) -> "AsyncGenerator[Item, None]":
+        """Yield the items of a run's transcript, each when it begins and whenever it changes, up to its end."""
+        from treadle.core.transcript.fold import RunTranscript
+        from treadle.domain.transcript import ItemAdded, ItemChanged
 
-        In a notebook, whose event loop runs already, the run has a loop of its own in another thread. The call
-        blocks until the run has ended: in async code use `run`."""
+        transcript = RunTranscript(RunId(run_id))
+        async with aclosing(self.events(run_id)) as events:
+            async for event in events:
+                for change in transcript.apply(event):
+                    if isinstance(change, ItemAdded | ItemChanged):
+                        yield change.item
+
+    async def _events_until_paused(
+        self, run_id: RunId, on_approval: OnApproval | None, on_clarify: OnClarify | None
+    ) -> AsyncGenerator[Event, None]:
+        """Yield events until the run ends or waits for people whom no function answers for."""
+        async with aclosing(self.events(run_id)) as events:
+            async for event in events:
+                yield event
+                if isinstance(event.data, RunWaiting | AgentWaiting):
+                    result = await self._peek(run_id)
+                    if result is not None and not await self._answer_result(result, on_approval, on_clarify):
+                        return
+
+    async def _peek(self, run_id: RunId) -> Result[Any] | None:
+        """Return what the run waits for, if it waits for people."""
+        found = await self._pauses.find(run_id)
+        if isinstance(found, WaitingRun):
+            return make_waiting_result(found.origin, found.approvals, found.questions)
+        return None
+
+    # ── Without an event loop ──
+
+    def run_sync(
+        self,
+        agent: Agent[Output] | AgentSpec | str,
+        message: str,
+        callbacks: Callbacks | None = None,
+        *,
+        on_approval: OnApproval | None = None,
+        on_clarify: OnClarify | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Result[Output]:
+        """Run an agent and return the result, for scripts and notebooks. The call blocks until then: in async code
+        use `run`. An engine that is not open is opened for this run alone."""
+        run = partial(
+            self.run, agent, message, callbacks, on_approval=on_approval, on_clarify=on_clarify, **options
+        )
+        if self._thread is not None:
+            return self._thread.do(run())
+        if self._parts is not None:
+            raise UsageError("The engine is open in an event loop: use `await engine.run(…)`.")
 
         async def open_and_run() -> Result[Output]:
             async with self:
-                return await self.run(agent, message, **options)
+                return await run()
 
         try:
             asyncio.get_running_loop()
@@ -241,6 +422,58 @@ class Engine:
             return asyncio.run(open_and_run())
         with ThreadPoolExecutor(1, "treadle-run-sync") as pool:
             return pool.submit(copy_context().run, asyncio.run, open_and_run()).result()
+
+    def stream_text_sync(
+        self,
+        agent: Agent[Any] | AgentSpec | str,
+        message: str,
+        *,
+        on_approval: OnApproval | None = None,
+        on_clarify: OnClarify | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Iterator[str]:
+        """Run an agent and yield the text that the model writes. The engine must be open, by `with`."""
+
+        async def read() -> AsyncGenerator[str, None]:
+            stream = self.stream_text(agent, message, on_approval=on_approval, on_clarify=on_clarify, **options)
+            async with stream:
+                async for text in stream:
+                    yield text
+
+        return self._open_thread.iterate(read())
+
+    def do_sync(self, work: Coroutine[Any, Any, _Answer]) -> _Answer:
+        """Return what another method of the engine returns: `engine.do_sync(engine.list_runs())`. The engine must
+        be open, by `with`."""
+        if self._thread is None:
+            work.close()
+        return self._open_thread.do(work)
+
+    @property
+    def _open_thread(self) -> LoopThread:
+        if self._thread is None:
+            raise UsageError("The engine is not open. Use `with treadle.Engine(…) as engine:`.")
+        return self._thread
+
+    def __enter__(self) -> Self:
+        thread = LoopThread("treadle-engine")
+        try:
+            thread.do(self.__aenter__())
+        except BaseException:
+            thread.close()
+            raise
+        self._thread = thread
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            try:
+                thread.do(self.__aexit__())
+            finally:
+                thread.close()
+
+    # ── Forking ──
 
     async def fork(self, run_id: str, **changes: Unpack[ForkOptions]) -> RunId:
         """Queue a run that continues from a step of another run, and return its ID. No tool call is repeated."""
@@ -255,43 +488,9 @@ class Engine:
             message=get("message"),
             agent=spec,
             key=get("key"),
-            asker=get("asker"),
+            asker=get("asker") or self._asker,
         )
         return (await self._service.fork(fork)).run_id
-
-    async def steer(self, run_id: str, message: str, mode: SteerMode = "steer") -> int:
-        """Send a message to a run in progress, for its next step or at once. Return the sequence of the event."""
-        return await self._service.steer(RunId(run_id), user(message), mode)
-
-    async def interrupt(self, run_id: str) -> int:
-        """Stop the work in progress. The run waits until it is resumed. Return the sequence of the event."""
-        return await self._service.interrupt(RunId(run_id))
-
-    async def resume(self, run_id: str) -> int:
-        """Resume a run that waits. Return the sequence of the event."""
-        return await self._service.resume(RunId(run_id))
-
-    async def cancel(self, run_id: str) -> int:
-        """Cancel a run. Return the sequence of the event."""
-        return await self._service.cancel(RunId(run_id))
-
-    async def decide(
-        self,
-        approval_id: str,
-        decision: Decision,
-        *,
-        arguments: dict[str, Any] | None = None,
-        note: str = "",
-        by: str = "",
-        remember: Remember = "once",
-    ) -> int:
-        """Decide an approval, optionally with edited arguments. Return the sequence of the event."""
-        edited = None if arguments is None else msgspec.json.encode(arguments).decode()
-        return await self._service.decide(ApprovalId(approval_id), Answer(decision, edited, note, by, remember))
-
-    async def answer(self, run_id: str, call_id: str, text: str) -> int:
-        """Answer a question that an agent asked with `clarify`. Return the sequence of the event."""
-        return await self._service.answer(RunId(run_id), call_id, text)
 
     async def _answer(self, event: Event, callbacks: Callbacks) -> None:
         """Have a callback answer what the run has just asked, unless it is answered already."""
@@ -305,8 +504,18 @@ class Engine:
             case _:
                 pass
 
-    async def _submit(self, agent: Agent | AgentSpec, message: str, options: RunOptions) -> Ticket:
+    def _find_agent(self, agent: Agent[Output] | AgentSpec | str) -> Agent[Output] | AgentSpec:
+        """Return an agent that was given by its name: one that was added, or one of the home."""
+        if not isinstance(agent, str):
+            return agent
+        added = self._config.agents.get(agent)
+        return self._open_parts.context.visible_agent(agent) if added is None else added
+
+    async def _submit(self, agent: Agent | AgentSpec | str, message: str, options: RunOptions) -> Ticket:
         refuse_unknown_options(options, RunOptions)
+        agent = self._find_agent(agent)
+        if self._asker is not None and options.get("asker") is None:
+            options["asker"] = self._asker
         self.add_tools(*(agent.tools if isinstance(agent, Agent) else ()))
         self.add_tools(*collect_tools(options.get("tools") or ()))
         spec = apply_options(agent.spec if isinstance(agent, Agent) else agent, options)
@@ -321,9 +530,22 @@ class Engine:
         return self._open_parts.service
 
     @property
+    def _caller(self) -> LocalCaller:
+        return LocalCaller(self._open_parts.context)
+
+    @property
+    def _pauses(self) -> Pauses:
+        return Pauses(self._caller, self._open_parts.try_again)
+
+    @property
     def _open_parts(self) -> EngineParts:
         if self._parts is None:
-            raise UsageError("The engine is not open. Use `async with Engine(…) as engine:`.")
+            raise UsageError("The engine is not open. Use `async with treadle.Engine(…) as engine:`, or `with`.")
+        if self._opened_by != os.getpid():
+            raise UsageError(
+                f"The engine was opened by process {self._opened_by}, and this is a fork of it. Open an engine "
+                "after the fork. Several processes need PostgreSQL, or `treadle serve` and treadle.Client."
+            )
         return self._parts
 
     async def __aenter__(self) -> Self:
@@ -334,6 +556,7 @@ class Engine:
             config.home.ensure()
         parts = self._parts = await EngineParts.open(config.database or config.home.database_url, config)
         parts.wake_unavailable()
+        self._opened_by = os.getpid()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -376,6 +599,7 @@ class HostedEngine(Engine):
 
     def __init__(self, config: EngineConfig) -> None:
         self._config, self._parts = config, None
+        self._thread, self._asker, self._opened_by = None, None, 0
 
     def has_tool(self, name: str) -> bool:
         """Return whether a tool has this name already, built in or added."""

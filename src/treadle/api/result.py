@@ -1,7 +1,7 @@
 """The results of runs."""
 
 from collections.abc import Iterable
-from typing import Any, Generic
+from typing import Any, Generic, Literal
 
 from msgspec import Struct
 from typing_extensions import TypeVar
@@ -10,6 +10,7 @@ from treadle.domain.envelope import Event, Origin
 from treadle.domain.events import HookBlocked, RunEnd, ToolCallBlocked, ToolCallError
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.runs import Metrics, OutcomeKind, Status
+from treadle.operations.approvals import ApprovalView as ApprovalView
 from treadle.tools.answer_types import parse_answer
 
 Output = TypeVar("Output", default=Any)
@@ -25,12 +26,24 @@ class RefusedCall(Struct, frozen=True):
     """What the model was told."""
 
 
+class OpenQuestion(Struct, frozen=True):
+    """A question of an agent that has no answer yet. `Engine.answer` answers it."""
+
+    run_id: RunId
+    """The run that asks: the run itself, or one below it."""
+    call_id: str
+    question: str
+    options: tuple[str, ...] = ()
+
+
+Until = Literal["asked", "ended"]
+"""What is waited for: that the run has ended or waits for people, or that it has ended."""
 RefusedCalls = tuple[tuple[RefusedCall, ...], tuple[RefusedCall, ...]]
 """The denied calls, and the blocked ones."""
 
 
 class Result(Struct, Generic[Output], frozen=True):
-    """The result of a run.
+    """The result of a run: how it ended, or what it waits for if its `status` is `waiting`.
 
     For example:
 
@@ -42,7 +55,8 @@ class Result(Struct, Generic[Output], frozen=True):
     run_id: RunId
     session_id: SessionId
     status: Status
-    outcome: OutcomeKind
+    outcome: OutcomeKind | None
+    """None while the run waits."""
     text: str
     metrics: Metrics
     output: Output | None = None
@@ -61,6 +75,10 @@ class Result(Struct, Generic[Output], frozen=True):
     """Calls that a rule or a reviewer denied."""
     blocked: tuple[RefusedCall, ...] = ()
     """Calls that a guard or a hook blocked."""
+    approvals: tuple[ApprovalView, ...] = ()
+    """What it waits for: calls that someone has to decide, with `Engine.decide`."""
+    questions: tuple[OpenQuestion, ...] = ()
+    """What it waits for: questions to answer, with `Engine.answer`."""
 
     @property
     def silent(self) -> bool:
@@ -112,4 +130,20 @@ def make_result(
         diagnosis=end.diagnosis,
         denied=denied,
         blocked=blocked,
+    )
+
+
+def make_waiting_result(
+    origin: Origin, approvals: Iterable[ApprovalView], questions: Iterable[OpenQuestion]
+) -> Result[Any]:
+    """Return the result of a run that waits for people."""
+    return Result(
+        run_id=origin.run_id,
+        session_id=origin.session_id,
+        status="waiting",
+        outcome=None,
+        text="",
+        metrics=Metrics(),
+        approvals=tuple(approvals),
+        questions=tuple(questions),
     )

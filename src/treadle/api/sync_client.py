@@ -1,24 +1,32 @@
 """The client of the HTTP API of `treadle serve`, for programs without an event loop."""
 
-import asyncio
-import threading
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Sequence
-from contextlib import aclosing
-from queue import Queue
-from typing import Any, TypeVar
+from collections.abc import Coroutine, Iterator, Sequence
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from treadle.api.client import AsyncClient
-from treadle.api.result import Result
+from treadle.api.loop_thread import LoopThread
+from treadle.api.result import Result, Until
 from treadle.domain.envelope import Event
 from treadle.domain.errors import UsageError
 from treadle.domain.events import Decision, Remember, SteerMode
 from treadle.domain.ids import RunId
+from treadle.domain.runs import OutcomeKind, Status
 from treadle.operations.approvals import ApprovalView
 from treadle.operations.attachments import Attachment
 from treadle.operations.operation import Operation, Q, R
 from treadle.operations.requested_run import Overrides
-from treadle.operations.runs import RunDetail, RunView
-from treadle.operations.sessions import SessionView
+from treadle.operations.runs import Question, RunDetail, RunView
+from treadle.operations.sessions import SessionDetail, SessionView
+
+if TYPE_CHECKING:
+    from treadle.domain.transcript import AnswerItem, Item, MessageItem
+    from treadle.operations.run_diff import RunDiff
+    from treadle.operations.run_inspection import RunTree
+    from treadle.operations.run_records import RunSteps
+    from treadle.operations.usage import UsageLine
+    from treadle.ports.accounts import UsageKey
+    from treadle.replay.replay import Replayed
 
 _T = TypeVar("_T")
 
@@ -34,24 +42,20 @@ class Client:
 
     def __init__(self, url: str, *, token: str | None = None, retry_seconds: float = 60.0) -> None:
         self._client = AsyncClient(url, token=token, retry_seconds=retry_seconds)
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread = threading.current_thread()
+        self._thread: LoopThread | None = None
 
-    def __enter__(self) -> "Client":
-        loop = self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=loop.run_forever, name="treadle-client", daemon=True)
-        self._thread.start()
+    def __enter__(self) -> Self:
+        self._thread = LoopThread("treadle-client")
         self._do(self._client.__aenter__())
         return self
 
     def __exit__(self, *_: object) -> None:
-        loop = self._loop
-        assert loop is not None
-        self._do(self._client.__aexit__())
-        self._loop = None
-        loop.call_soon_threadsafe(loop.stop)
-        self._thread.join()
-        loop.close()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            try:
+                thread.do(self._client.__aexit__())
+            finally:
+                thread.close()
 
     def call(self, operation: Operation[Q, R], request: Q, *, key: str | None = None) -> R:
         """Perform an operation of `treadle.operations`."""
@@ -115,43 +119,22 @@ class Client:
         self, agent: str, message: str, *, session: str | None = None, overrides: Overrides | None = None
     ) -> Iterator[Event]:
         """Send a message to an agent and yield all events of its run, durable and live, up to `run_end`."""
-        return self._iterate(self._client.stream(agent, message, session=session, overrides=overrides))
+        return self._open_thread.iterate(self._client.stream(agent, message, session=session, overrides=overrides))
 
-    def wait(self, run_id: str) -> Result:
-        """Wait for the end of a run and return its result."""
-        return self._do(self._client.wait(run_id))
+    def stream_text(
+        self, agent: str, message: str, *, session: str | None = None, overrides: Overrides | None = None
+    ) -> Iterator[str]:
+        """Send a message to an agent and yield the text that the model writes, as it writes it."""
+        stream = self._client.stream_text(agent, message, session=session, overrides=overrides)
+        return self._open_thread.iterate(stream)
+
+    def wait(self, run_id: str, *, until: Until = "asked") -> Result:
+        """Wait until a run ends, or until it waits for people, and return its result."""
+        return self._do(self._client.wait(run_id, until=until))
 
     def events(self, run_id: str, after: int = 0) -> Iterator[Event]:
         """Yield the events of a run after a sequence, past and future, up to `run_end`."""
-        return self._iterate(self._client.events(run_id, after))
-
-    def show(self, run_id: str) -> RunDetail:
-        """Return a run, with its result if it has ended."""
-        return self._do(self._client.show(run_id))
-
-    def list_runs(self, *, agent: str | None = None, session: str | None = None, limit: int = 50) -> list[RunView]:
-        """Return runs, newest first."""
-        return self._do(self._client.list_runs(agent=agent, session=session, limit=limit))
-
-    def list_sessions(self, *, limit: int = 50, children: bool = False) -> list[SessionView]:
-        """Return sessions, latest first."""
-        return self._do(self._client.list_sessions(limit=limit, children=children))
-
-    def steer(self, run_id: str, message: str, mode: SteerMode = "steer") -> int:
-        """Send a message to a run in progress. Return the sequence of the event."""
-        return self._do(self._client.steer(run_id, message, mode))
-
-    def interrupt(self, run_id: str) -> int:
-        """Stop the work in progress. The run waits until it is resumed."""
-        return self._do(self._client.interrupt(run_id))
-
-    def resume(self, run_id: str) -> int:
-        """Resume a run that waits."""
-        return self._do(self._client.resume(run_id))
-
-    def cancel(self, run_id: str) -> int:
-        """Cancel a run."""
-        return self._do(self._client.cancel(run_id))
+        return self._open_thread.iterate(self._client.events(run_id, after))
 
     def fork(
         self,
@@ -165,56 +148,126 @@ class Client:
         """Start a run that continues from a step of another run, and return its ID."""
         return self._do(self._client.fork(run_id, step=step, model=model, message=message, agent=agent))
 
+    def show(self, run_id: str) -> RunDetail:
+        """Return a run, with its result if it has ended."""
+        return self._do(self._client.show(run_id))
+
+    def list_runs(
+        self,
+        *,
+        agent: str | None = None,
+        session: str | None = None,
+        status: Status | None = None,
+        outcome: OutcomeKind | None = None,
+        unfinished: bool = False,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        text: str | None = None,
+        limit: int = 50,
+    ) -> list[RunView]:
+        """Return matching runs, the newest first. `text` is part of the message that a run answers."""
+        return self._do(
+            self._client.list_runs(
+                agent=agent,
+                session=session,
+                status=status,
+                outcome=outcome,
+                unfinished=unfinished,
+                since=since,
+                until=until,
+                text=text,
+                limit=limit,
+            )
+        )
+
+    def list_sessions(self, *, limit: int = 50, children: bool = False) -> list[SessionView]:
+        """Return sessions, the latest first; with `children`, also those of sub-agents."""
+        return self._do(self._client.list_sessions(limit=limit, children=children))
+
+    def show_session(self, session_id: str) -> SessionDetail:
+        """Return a session."""
+        return self._do(self._client.show_session(session_id))
+
+    def steps(self, run_id: str) -> "RunSteps":
+        """Return the steps of a run: the model, the tokens, the time and the tool calls of each."""
+        return self._do(self._client.steps(run_id))
+
+    def tree(self, run_id: str) -> "RunTree":
+        """Return a run and all runs below it, with their sums."""
+        return self._do(self._client.tree(run_id))
+
+    def transcript(self, run_id: str) -> "list[Item]":
+        """Return the transcript of a run as people see it, with the text that is being written now."""
+        return self._do(self._client.transcript(run_id))
+
+    def messages(self, session_id: str) -> "list[MessageItem | AnswerItem]":
+        """Return the conversation of a session: the messages of the user and the texts of the agent."""
+        return self._do(self._client.messages(session_id))
+
+    def usage(
+        self, *, by: "UsageKey" = "agent", since: date | None = None, until: date | None = None
+    ) -> "Sequence[UsageLine]":
+        """Return what was used between two days in UTC, by agent, token, model or day."""
+        return self._do(self._client.usage(by=by, since=since, until=until))
+
+    def replay(self, run_id: str) -> "Replayed":
+        """Replay a run with the current code, and return the first event that would differ. Nothing is changed."""
+        return self._do(self._client.replay(run_id))
+
+    def compare(self, run_id: str, other_id: str) -> "RunDiff":
+        """Return where two runs differ."""
+        return self._do(self._client.compare(run_id, other_id))
+
     def list_approvals(self, run_id: str | None = None) -> Sequence[ApprovalView]:
-        """Return the approvals that wait for a decision, oldest first."""
+        """Return the approvals that wait for a decision, the oldest first."""
         return self._do(self._client.list_approvals(run_id))
+
+    def list_questions(self, run_id: str) -> Sequence[Question]:
+        """Return the questions of a run that have no answer yet."""
+        return self._do(self._client.list_questions(run_id))
 
     def decide(
         self,
         approval_id: str,
-        decision: Decision,
+        decision: Decision | bool,
         *,
         arguments: dict[str, Any] | None = None,
         note: str = "",
+        by: str = "",
         remember: Remember = "once",
     ) -> int:
-        """Decide an approval, optionally with edited arguments."""
+        """Decide an approval, optionally with edited arguments. Return the sequence of the event."""
         return self._do(
-            self._client.decide(approval_id, decision, arguments=arguments, note=note, remember=remember)
+            self._client.decide(approval_id, decision, arguments=arguments, note=note, by=by, remember=remember)
         )
 
     def answer(self, run_id: str, call_id: str, text: str) -> int:
-        """Answer a question that an agent asked with `clarify`."""
+        """Answer a question that an agent asked with `clarify`. Return the sequence of the event."""
         return self._do(self._client.answer(run_id, call_id, text))
 
+    def steer(self, run_id: str, message: str, mode: SteerMode = "steer") -> int:
+        """Send a message to a run in progress, for its next step or at once. Return the sequence of the event."""
+        return self._do(self._client.steer(run_id, message, mode))
+
+    def interrupt(self, run_id: str) -> int:
+        """Stop the work in progress. The run waits until it is resumed. Return the sequence of the event."""
+        return self._do(self._client.interrupt(run_id))
+
+    def resume(self, run_id: str) -> int:
+        """Resume a run that waits. Return the sequence of the event."""
+        return self._do(self._client.resume(run_id))
+
+    def cancel(self, run_id: str) -> int:
+        """Cancel a run. Return the sequence of the event."""
+        return self._do(self._client.cancel(run_id))
+
     def _do(self, work: Coroutine[Any, Any, _T]) -> _T:
-        if self._loop is None:
+        if self._thread is None:
             work.close()
+        return self._open_thread.do(work)
+
+    @property
+    def _open_thread(self) -> LoopThread:
+        if self._thread is None:
             raise UsageError("The client is not open. Use `with treadle.Client(…) as client:`.")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def _iterate(self, events: AsyncGenerator[Event, None]) -> Iterator[Event]:
-        """Yield what an asynchronous generator yields. A consumer that stops early closes it."""
-        if self._loop is None:
-            raise UsageError("The client is not open. Use `with treadle.Client(…) as client:`.")
-        queue: Queue[Event | BaseException | None] = Queue(maxsize=1000)
-
-        async def pump() -> None:
-            try:
-                async with aclosing(events):
-                    async for event in events:
-                        await asyncio.to_thread(queue.put, event) if queue.full() else queue.put_nowait(event)
-                queue.put(None)
-            except asyncio.CancelledError:
-                raise
-            except BaseException as error:
-                queue.put(error)
-
-        pumping = asyncio.run_coroutine_threadsafe(pump(), self._loop)
-        try:
-            while (found := queue.get()) is not None:
-                if isinstance(found, BaseException):
-                    raise found
-                yield found
-        finally:
-            pumping.cancel()
+        return self._thread

@@ -4,8 +4,8 @@ import asyncio
 import math
 import os
 import random
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
 from functools import cache, partial
 from typing import cast, get_args
 
@@ -19,6 +19,7 @@ from treadle.config.agent_registry import EngineAgents, HomeAgents
 from treadle.config.database_marker import record_database, refuse_missing_database
 from treadle.config.database_url import list_database_files
 from treadle.config.shared_settings import describe_settings
+from treadle.domain.envelope import Event
 from treadle.domain.errors import StoreError, UsageError
 from treadle.domain.ids import AgentId, Instant, RunId
 from treadle.domain.providers import ApiMode
@@ -71,6 +72,10 @@ def encode_request(mode: str, request: ModelRequest) -> bytes:
     )
 
 
+TRY_SECONDS, TRY_POLL_SECONDS = 2.0, 0.01
+"""How long a run that lacked something may take to be claimed, and how often it is looked at then."""
+
+
 class EngineParts:
     """The parts of an open engine."""
 
@@ -84,6 +89,8 @@ class EngineParts:
         only_own: bool,
         clock: Clock,
         closing: AsyncExitStack,
+        hub: EventHub,
+        resumed: ResumedRuns | None,
     ) -> None:
         self.dispatcher = dispatcher
         self.service = service
@@ -93,6 +100,9 @@ class EngineParts:
         self._only_own = only_own
         self._clock = clock
         self._closing = closing
+        self._hub = hub
+        self.resumed = resumed
+        """The runs of earlier processes that it resumed, if it announces them."""
         self._wake_tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
@@ -110,9 +120,11 @@ class EngineParts:
             hub = EventHub(clock, ids, wake)
             stores = await _open_stores(database, config, hub)
             opened.push_async_callback(stores.close)
+            resumed = None
             if config.announces_resumed:
                 resumed = ResumedRuns(clock.now())
                 hub.claim_observers.append(resumed.take)
+                hub.observers.append(resumed.observe)
                 opened.callback(resumed.flush)
             opened.callback(hub.on_lost, StoreError("The engine was closed. Open it again to continue."))
             if config.telemetry is not None:
@@ -121,7 +133,7 @@ class EngineParts:
                 hub.handover_observers.append(watch.forget)
                 hub.claim_observers.append(watch.take)
             deps = await _make_deps(config, database, stores, hub, opened)
-            only_own = stores.shared and config.share.only_own
+            only_own = config.share.only_own and (stores.shared or config.share.even_alone)
             woken_by_commits = stores.shared and not only_own
             dispatcher = stores.dispatcher(clock, deps.worker.name, config.share)
             opened.push_async_callback(dispatcher.stop)
@@ -149,7 +161,18 @@ class EngineParts:
             opened.push_async_callback(context.access.close)
             opened.push_async_callback(context.sign_ins.close)
             announce, stop_runs = stores.announce, deps.stopping.set
-            return cls(dispatcher, service, context, announce, stop_runs, only_own, clock, opened.pop_all())
+            return cls(
+                dispatcher=dispatcher,
+                service=service,
+                context=context,
+                announce=announce,
+                stop_runs=stop_runs,
+                only_own=only_own,
+                clock=clock,
+                closing=opened.pop_all(),
+                hub=hub,
+                resumed=resumed,
+            )
 
     def wake_unavailable(self) -> None:
         """Wake runs that wait for something that this process may have by now, unless other workers are
@@ -164,6 +187,31 @@ class EngineParts:
         for record in await self.service.list_unfinished():
             if record.waiting_for == "unavailable":
                 self.dispatcher.wake(record.origin.run_id, self._clock.now())
+
+    async def try_again(self, run_id: RunId) -> bool:
+        """Let a run that waits for something look whether it is here now. Return whether it continues."""
+        claimed = asyncio.Event()
+
+        def observe(events: Sequence[Event]) -> None:
+            if events and events[0].run_id == run_id:
+                claimed.set()
+
+        self._hub.claim_observers.append(observe)
+        try:
+            self.dispatcher.wake(run_id, self._clock.now())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TRY_SECONDS):
+                    await claimed.wait()
+            while await self._is_unavailable(run_id):
+                if run_id not in self._hub.list_owned_runs():
+                    return False
+                await asyncio.sleep(TRY_POLL_SECONDS)
+            return True
+        finally:
+            self._hub.claim_observers.remove(observe)
+
+    async def _is_unavailable(self, run_id: RunId) -> bool:
+        return (await self.service.run(run_id)).waiting_for == "unavailable"
 
     async def drain(self, seconds: float) -> None:
         """Accept nothing new, and release each run at its next safe point, or after this many seconds."""

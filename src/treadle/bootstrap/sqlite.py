@@ -5,11 +5,12 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, supp
 from functools import partial
 from pathlib import Path
 
-from treadle.bootstrap.stores import Stores, WorkerShare
+from treadle.bootstrap.stores import MonitoredDispatcher, Stores, WorkerShare
 from treadle.config.database_marker import record_database, refuse_missing_database
 from treadle.config.database_url import check_has_files, check_persistent, sqlite_path
 from treadle.config.home import Home
 from treadle.dispatch.local import LocalDispatcher
+from treadle.dispatch.own_runs import OwnRunsDispatcher
 from treadle.domain.errors import StoreFull, StoreOwned
 from treadle.engine.event_hub import EventHub
 from treadle.ports.clock import Clock
@@ -127,8 +128,10 @@ def _make_stores(
     )
 
 
-def _make_dispatcher(wakes: Wakes, clock: Clock, worker: str, share: WorkerShare) -> LocalDispatcher:
+def _make_dispatcher(wakes: Wakes, clock: Clock, worker: str, share: WorkerShare) -> MonitoredDispatcher:
     """Return the dispatcher of the only process."""
+    if share.only_own and share.even_alone:
+        return OwnRunsDispatcher(wakes, clock, worker, share.most)
     return LocalDispatcher(wakes, clock, worker, share.most)
 
 

@@ -42,6 +42,8 @@ class WorkerShare(Struct, frozen=True):
     """Maximum number of runs that it executes concurrently; 0 for none."""
     only_own: bool = False
     """If other processes can do the rest: only runs that it started or sent something to."""
+    even_alone: bool = False
+    """The same if no other process can do the rest."""
 
 
 ALL, ONLY_OWN = WorkerShare(), WorkerShare(only_own=True)

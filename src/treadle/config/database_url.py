@@ -24,9 +24,11 @@ def sqlite_path(database: str) -> str:
     scheme, separator, path = database.partition(":///")
     if separator and scheme == "sqlite" and path:
         return path
+    is_file = "://" not in database or scheme.startswith("sqlite:")
+    meant = f" Did you mean `sqlite:///{database.removeprefix('sqlite:').lstrip('/')}`?" if is_file else ""
     raise UsageError(
         f"`{mask_password(database)}` is not a supported database URL; accepted: sqlite:///PATH "
-        "(sqlite:////PATH from the root) or postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
+        f"(sqlite:////PATH from the root) or postgresql://USER:PASSWORD@HOST:PORT/DATABASE.{meant}"
     )
 
 

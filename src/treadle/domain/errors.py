@@ -20,6 +20,7 @@
     │   │   ├── UnknownHook
     │   │   └── UnknownWebhook
     │   ├── InvalidState
+    │   │   └── RunUnavailable
     │   ├── SizeLimitExceeded
     │   ├── QuotaExceeded
     │   └── InsufficientCredits
@@ -124,6 +125,10 @@ class UnknownWebhook(Unknown):
 
 class InvalidState(UsageError):
     """The run, agent or approval is not in a state that allows the operation."""
+
+
+class RunUnavailable(InvalidState):
+    """The run needs a tool, an agent or a provider that this engine does not have."""
 
 
 class SizeLimitExceeded(UsageError):

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Callable, Generator, KeysView, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from treadle.domain.envelope import Draft, Event, Origin, make_draft
 from treadle.domain.errors import StoreError
-from treadle.domain.events import EventData, RunEnd, StreamReset, ToolCallProgress
+from treadle.domain.events import AgentWaiting, EventData, RunEnd, RunWaiting, StreamReset, ToolCallProgress
 from treadle.domain.ids import Instant, RunId
 from treadle.engine.shared_events import SharedEvents
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS, UNCOUNTED, MemoryAccount, Pace, Subscription
@@ -20,7 +20,12 @@ from treadle.ports.clock import Clock, Ids
 
 logger = logging.getLogger(__name__)
 
+_Waiter = TypeVar("_Waiter")
+
 EndedRun = tuple[Origin, RunEnd]
+PausedRun = tuple[Origin, RunEnd | RunWaiting | AgentWaiting]
+PAUSES = (RunEnd, RunWaiting, AgentWaiting)
+"""What a run commits last when it ends, or when it or a run below it begins to wait."""
 Observer = Callable[[Origin, int, Sequence[Draft]], None]
 """Receives everything that is committed, in commit order: the origin, the sequence of the first event, and the
 events. An observer must not block, and its exceptions are logged and ignored."""
@@ -87,6 +92,9 @@ class EventHub:
         self.on_wake = on_wake
         self._readers: dict[RunId, list[Listener]] = {}
         self._ends: dict[RunId, list[asyncio.Future[EndedRun]]] = {}
+        self._pauses: dict[RunId, list[asyncio.Future[PausedRun]]] = {}
+        self._paused: set[RunId] = set()
+        """Runs that were submitted here, whose last commit was a pause."""
         self._error: StoreError | None = None
         self._pace = Pace()
         self.shared = SharedEvents()
@@ -143,11 +151,24 @@ class EventHub:
             self._positions[run_id] = first + len(drafts) - 1
         if first == 1:
             self._unfinished.add(run_id)
-        if drafts and isinstance(end := drafts[-1].data, RunEnd):
-            self._resolve_end(origin, end)
+        if drafts:
+            last = drafts[-1].data
+            if isinstance(last, PAUSES):
+                self._paused.add(run_id)
+                self._resolve_pauses(origin, last)
+                if isinstance(last, RunEnd):
+                    self._resolve_end(origin, last)
+            elif run_id in self._owners:  # what is delivered to a run that waits changes nothing yet
+                self._paused.discard(run_id)
+
+    def _resolve_pauses(self, origin: Origin, pause: RunEnd | RunWaiting | AgentWaiting) -> None:
+        for waiter in self._pauses.pop(origin.run_id, ()):
+            if not waiter.done():
+                waiter.set_result((origin, pause))
 
     def _resolve_end(self, origin: Origin, end: RunEnd) -> None:
         self._unfinished.discard(origin.run_id)
+        self._paused.discard(origin.run_id)
         for waiter in self._ends.pop(origin.run_id, ()):
             if not waiter.done():
                 waiter.set_result((origin, end))
@@ -162,7 +183,7 @@ class EventHub:
 
     def on_lost(self, error: StoreError) -> None:
         self._error = error
-        for waiters in self._ends.values():
+        for waiters in (*self._ends.values(), *self._pauses.values()):
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_exception(error)
@@ -188,6 +209,9 @@ class EventHub:
             after = known if reader.catching_up else reader.last
             if lacking := [event for event in events if event.sequence > after]:
                 reader.offer(lacking)
+        pauses = [event.data for event in events if isinstance(event.data, PAUSES)]
+        if pauses:
+            self._resolve_pauses(events[-1].origin, pauses[-1])
         if isinstance(end := events[-1].data, RunEnd):
             self._resolve_end(events[-1].origin, end)
 
@@ -211,7 +235,7 @@ class EventHub:
 
     def list_watched_runs(self) -> set[RunId]:
         """Return the runs that are read here or whose end is awaited here."""
-        return {*self._readers, *self._ends}
+        return {*self._readers, *self._ends, *self._pauses}
 
     def list_read_runs(self) -> set[RunId]:
         """Return the runs that are read here."""
@@ -221,7 +245,7 @@ class EventHub:
         return run_id in self._readers
 
     def is_watched(self, run_id: RunId) -> bool:
-        return run_id in self._readers or run_id in self._ends
+        return run_id in self._readers or run_id in self._ends or run_id in self._pauses
 
     def slowest_position(self, run_id: RunId) -> int | None:
         """Return the sequence up to which all readers of the run have its events.
@@ -346,11 +370,22 @@ class EventHub:
         return waiter
 
     def stop_awaiting_end(self, run_id: RunId, waiter: "asyncio.Future[EndedRun]") -> None:
-        waiters = self._ends.get(run_id, [])
-        if waiter in waiters:
-            waiters.remove(waiter)
-        if not waiters:
-            self._ends.pop(run_id, None)
+        _remove(self._ends, run_id, waiter)
+
+    def await_pause(self, run_id: RunId) -> "asyncio.Future[PausedRun]":
+        """Return a future that is done when the next pause of the run is committed."""
+        self.raise_if_lost()
+        waiter: asyncio.Future[PausedRun] = asyncio.get_running_loop().create_future()
+        self._pauses.setdefault(run_id, []).append(waiter)
+        return waiter
+
+    def stop_awaiting_pause(self, run_id: RunId, waiter: "asyncio.Future[PausedRun]") -> None:
+        _remove(self._pauses, run_id, waiter)
+
+    def is_in_progress(self, run_id: RunId) -> bool:
+        """Return whether this process knows, without reading the journal, that the run neither waits nor has
+        ended."""
+        return run_id in self._unfinished and run_id not in self._paused
 
     def is_unfinished(self, run_id: RunId) -> bool:
         """Return whether this process knows, without reading the journal, that the run has not ended."""
@@ -399,3 +434,11 @@ def durable_sequence(data: LiveDelta) -> int:
 def make_stream_reset(after: int) -> StreamReset:
     """Return the event that tells a reader that it was cut off."""
     return StreamReset(after, f"The reader fell too far behind; subscribe again after {after}.")
+
+
+def _remove(waiting: dict[RunId, list[_Waiter]], run_id: RunId, waiter: _Waiter) -> None:
+    waiters = waiting.get(run_id, [])
+    if waiter in waiters:
+        waiters.remove(waiter)
+    if not waiters:
+        waiting.pop(run_id, None)

@@ -291,6 +291,9 @@ class ModelRegistry:
         head, slash, rest = model.partition("/")
         if slash and head in known:
             return head, rest, "the model names its provider"
+        before, colon, after = model.partition(":")  # as other libraries write it
+        if colon and "/" not in before and before in known:
+            return before, after, "the model names its provider"
         if self._default:
             if self._default not in known:
                 raise UnknownModel(self._describe_unknown_provider(self._default, known))

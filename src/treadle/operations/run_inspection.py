@@ -193,4 +193,5 @@ async def show_tree(context: Context, request: OneRun) -> RunTree:
 async def _measure(context: Context, member: Member) -> TreeMember:
     events = [event async for event in context.service.read_stored(member.run.run_id)]
     metrics = build_run_steps(events, None if member.run.outcome is not None else context.now()).metrics
-    return TreeMember(member.run, member.depth, member.is_last, metrics)
+    run = RunView(**{name: getattr(member.run, name) for name in RunView.__struct_fields__})
+    return TreeMember(run, member.depth, member.is_last, metrics)

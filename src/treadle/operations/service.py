@@ -1,10 +1,10 @@
 """The service behind every surface: submit, steer, cancel, follow and query runs. Callers check access rights."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.envelope import Event, Origin
@@ -26,7 +26,7 @@ from treadle.domain.events import (
 from treadle.domain.ids import AgentId, ApprovalId, RunId, SessionId
 from treadle.domain.messages import Message
 from treadle.domain.users import UserId
-from treadle.engine.event_hub import EndedRun, EventHub, durable_sequence
+from treadle.engine.event_hub import EndedRun, EventHub, PausedRun, durable_sequence
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS, UNCOUNTED, MemoryAccount
 from treadle.operations.event_factory import DraftFactory
 from treadle.operations.journal_pages import read_queued, read_stored_events
@@ -45,6 +45,8 @@ from treadle.ports.results import Results
 from treadle.ports.sessions import SessionRecord, Sessions
 from treadle.ports.tool import Toolbox
 from treadle.ports.vault import Vault
+
+_Found = TypeVar("_Found")
 
 if TYPE_CHECKING:
     from treadle.operations.approval_service import Answer, ApprovalService
@@ -273,6 +275,19 @@ class LocalService:
             return await end
         finally:
             self._hub.stop_awaiting_end(run_id, end)
+
+    async def wait_for_pause(
+        self, run_id: RunId, check: Callable[[], Awaitable[_Found | None]]
+    ) -> _Found | PausedRun:
+        """Wait until the run ends, or until it or a run below it begins to wait. A run that does not execute now is
+        checked first: what the check finds is returned at once."""
+        pause = self._hub.await_pause(run_id)
+        try:
+            if not self._hub.is_in_progress(run_id) and (found := await check()) is not None:
+                return found
+            return await pause
+        finally:
+            self._hub.stop_awaiting_pause(run_id, pause)
 
     async def events(
         self, run_id: RunId, after: int = 0, backlog: int = MAX_BACKLOG_EVENTS

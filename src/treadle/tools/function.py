@@ -4,7 +4,7 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, overload
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, get_args, overload
 
 import msgspec
 
@@ -125,6 +125,9 @@ def tool(
             '''Return the weather in a city.'''
             return f"It is sunny in {city}."
     """
+
+    if effect not in get_args(Effect):
+        raise TypeError(f"effect={effect!r}: it is one of {', '.join(get_args(Effect))}")
 
     def decorate(function: Callable[..., Any]) -> FunctionTool[..., Any]:
         documented: Docstring = parse_docstring(function)

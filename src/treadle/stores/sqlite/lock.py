@@ -31,6 +31,10 @@ class DatabaseLock:
         try:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
+            if not self._path.parent.is_dir():
+                raise StoreError(
+                    f"The folder {self._path.parent} of the database does not exist. Create it, or name another one."
+                ) from None
             raise StoreError(
                 f"The folder {self._path.parent} is not writable: {self._path.name}: {error.strerror}. Change its "
                 "permissions, or set TREADLE_HOME to another folder."
@@ -109,7 +113,8 @@ def explain_owned(database: str, owner: Owner | None) -> StoreOwned:
         )
     text = (
         f"The database {database} is owned by {who}, and a SQLite database has one owner at a time. {remedy}; "
-        "or use another database (TREADLE_DATABASE_URL)."
+        "or use another database (TREADLE_DATABASE_URL). Several processes need PostgreSQL, or one `treadle serve` "
+        "whose clients they are."
     )
     if owner is None:
         return StoreOwned(text)

@@ -36,7 +36,7 @@ ONCE, SESSION, DENY = "allow-once", "allow-session", "deny"
 log = logging.getLogger(__name__)
 
 
-class OpenQuestion:
+class EditorQuestion:
     """A question that the next prompt answers."""
 
     def __init__(self, run_id: RunId, question: runs.Question) -> None:
@@ -53,7 +53,7 @@ class PermissionRequests:
         client: EditorClient,
         session_id: str,
         folder: Path,
-        ask_in_chat: Callable[[OpenQuestion], Awaitable[None]],
+        ask_in_chat: Callable[[EditorQuestion], Awaitable[None]],
     ) -> None:
         self._link = link
         self._client = client
@@ -62,7 +62,7 @@ class PermissionRequests:
         self._ask_in_chat = ask_in_chat
         self._asked: dict[str, asyncio.Task[None]] = {}
         self._lock = asyncio.Lock()
-        self.question: OpenQuestion | None = None
+        self.question: EditorQuestion | None = None
         """The question that was asked in the conversation."""
 
     async def refresh(self, run_id: RunId | None) -> None:
@@ -83,7 +83,7 @@ class PermissionRequests:
                 for member_id, run in members.items():
                     if run.waiting_for == "answer" or run.status == "running":
                         for question in (await self._link.call(runs.QUESTIONS, runs.OneRun(member_id))).items:
-                            opened = OpenQuestion(member_id, question)
+                            opened = EditorQuestion(member_id, question)
                             wanted[f"{member_id}/{question.call_id}"] = lambda opened=opened: self._clarify(opened)
             for key in [key for key in self._asked if key not in wanted]:
                 self._asked.pop(key).cancel()
@@ -166,7 +166,7 @@ class PermissionRequests:
 
     # ── Questions ──
 
-    async def _clarify(self, asked: OpenQuestion) -> None:
+    async def _clarify(self, asked: EditorQuestion) -> None:
         text: str | None = None
         question = asked.question
         if self._client.can_elicit:
@@ -196,7 +196,7 @@ class PermissionRequests:
         given: Any = content.get("answer") if isinstance(content, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         return given if result.get("action") == "accept" and isinstance(given, str) and given.strip() else None
 
-    async def _choose(self, asked: OpenQuestion) -> str | None:
+    async def _choose(self, asked: EditorQuestion) -> str | None:
         """Ask a question with options in an editor that has no forms: as a request with these options."""
         question = asked.question
         request = RequestPermissionRequest(
@@ -218,7 +218,7 @@ class PermissionRequests:
         return by_id.get(chosen)
 
 
-def _key(asked: OpenQuestion) -> str:
+def _key(asked: EditorQuestion) -> str:
     return f"{asked.run_id}/{asked.question.call_id}"
 
 

@@ -35,7 +35,7 @@ from treadle.operations.run_control import ANSWER, CANCEL, STEER, AnswerQuestion
 from treadle.operations.run_start import START_LOCAL, StartLocalRun
 from treadle.surfaces.acp.client import EditorClient
 from treadle.surfaces.acp.errors import FAILED, INVALID_REQUEST
-from treadle.surfaces.acp.permission_requests import BY, OpenQuestion, PermissionRequests
+from treadle.surfaces.acp.permission_requests import BY, EditorQuestion, PermissionRequests
 from treadle.surfaces.acp.prompt_blocks import PromptParts
 from treadle.surfaces.acp.run_updates import PARKED, RunUpdates, TextPiece, Update, find_stop_reason
 from treadle.surfaces.home_access.home_link import HomeLink
@@ -356,7 +356,7 @@ class EditorSession:
         current = self._current
         await self._requests.refresh(None if current is None or current.end is not None else current.run_id)
 
-    async def _ask_in_chat(self, asked: OpenQuestion) -> None:
+    async def _ask_in_chat(self, asked: EditorQuestion) -> None:
         """Ask a question as a message. The turn ends, and the next prompt is the answer."""
         question = asked.question
         lines = [question.question, *(f"{number}. {each}" for number, each in enumerate(question.options, start=1))]
