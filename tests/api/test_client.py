@@ -129,7 +129,6 @@ async def test_an_engine_and_a_client_read_the_same(tmp_path: Path) -> None:
             methodcaller("list_sessions"),
             methodcaller("show_session", result.session_id),
             methodcaller("steps", result.run_id),
-            methodcaller("tree", result.run_id),
             methodcaller("transcript", result.run_id),
             methodcaller("messages", result.session_id),
             methodcaller("usage", by="model"),

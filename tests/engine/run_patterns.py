@@ -67,7 +67,7 @@ class Finding(Struct, frozen=True):
     pattern: Pattern
     planned: int
     ran: int
-    outcome: str
+    outcome: str | None
     kinds: tuple[str, ...]
     """The kinds of `stuck_detected`, in order."""
     warnings: int

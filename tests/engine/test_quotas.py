@@ -389,7 +389,7 @@ def test_the_quotas_of_a_token_apply_to_all_of_its_runs() -> None:
     async def scenario() -> None:
         async with in_virtual_time(FunctionModel(lambda _: say("done", usage=Usage(4500, 0)))) as engine:
 
-            async def run(name: str) -> str:
+            async def run(name: str) -> str | None:
                 spec = AgentSpec(name, "scripted/x", model_settings=ModelSettings(max_tokens=1000))
                 submission = Submission(spec, user("go"), token=token, token_quotas=quotas)
                 ticket = await engine.service.submit(submission)

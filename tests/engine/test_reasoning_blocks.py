@@ -236,7 +236,7 @@ async def test_refused_thinking_is_not_sent_by_later_runs(tmp_path: Path, mode: 
             return refuses(400, {"error": {"message": "messages.1.content.0: bad block", "type": "x"}})
         return left.pop(0)
 
-    async def work() -> tuple[int, list[str]]:
+    async def work() -> tuple[int, list[str | None]]:
         async with FakeEndpoint(policy=answer) as server:
 
             def open_engine() -> HostedEngine:

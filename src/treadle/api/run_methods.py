@@ -19,7 +19,6 @@ from treadle.operations.sessions import SessionDetail, SessionView
 if TYPE_CHECKING:  # what only some programs use is imported when they do
     from treadle.domain.transcript import AnswerItem, Item, MessageItem
     from treadle.operations.run_diff import RunDiff
-    from treadle.operations.run_inspection import RunTree
     from treadle.operations.run_records import RunSteps
     from treadle.operations.usage import UsageLine
     from treadle.ports.accounts import UsageKey
@@ -77,12 +76,6 @@ class RunMethods(ABC):
     async def steps(self, run_id: str) -> "RunSteps":
         """Return the steps of a run: the model, the tokens, the time and the tool calls of each."""
         return await self.call(runs.STEPS, runs.OneRun(RunId(run_id)))
-
-    async def tree(self, run_id: str) -> "RunTree":
-        """Return a run and all runs below it, with their sums."""
-        from treadle.operations import run_inspection
-
-        return await self.call(run_inspection.TREE, runs.OneRun(RunId(run_id)))
 
     async def transcript(self, run_id: str) -> "list[Item]":
         """Return the transcript of a run as people see it, with the text that is being written now."""

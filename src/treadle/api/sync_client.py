@@ -22,7 +22,6 @@ from treadle.operations.sessions import SessionDetail, SessionView
 if TYPE_CHECKING:
     from treadle.domain.transcript import AnswerItem, Item, MessageItem
     from treadle.operations.run_diff import RunDiff
-    from treadle.operations.run_inspection import RunTree
     from treadle.operations.run_records import RunSteps
     from treadle.operations.usage import UsageLine
     from treadle.ports.accounts import UsageKey
@@ -191,10 +190,6 @@ class Client:
     def steps(self, run_id: str) -> "RunSteps":
         """Return the steps of a run: the model, the tokens, the time and the tool calls of each."""
         return self._do(self._client.steps(run_id))
-
-    def tree(self, run_id: str) -> "RunTree":
-        """Return a run and all runs below it, with their sums."""
-        return self._do(self._client.tree(run_id))
 
     def transcript(self, run_id: str) -> "list[Item]":
         """Return the transcript of a run as people see it, with the text that is being written now."""

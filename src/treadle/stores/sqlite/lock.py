@@ -33,7 +33,7 @@ class DatabaseLock:
         except OSError as error:
             if not self._path.parent.is_dir():
                 raise StoreError(
-                    f"The folder {self._path.parent} of the database does not exist. Create it, or name another one."
+                    f"The folder {self._path.parent} of the database does not exist. Create it, or name another."
                 ) from None
             raise StoreError(
                 f"The folder {self._path.parent} is not writable: {self._path.name}: {error.strerror}. Change its "

@@ -1,6 +1,7 @@
 """An event loop with virtual time whose order is drawn from a seed."""
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable
 from random import Random
@@ -13,8 +14,7 @@ class Deadlock(RuntimeError):
 
 class SimulatedLoop(asyncio.BaseEventLoop):
     """Runs callbacks that are ready at the same time in an order drawn from `chance`. If none is ready, time jumps
-    to the next timer. There is no I/O and there are no threads: what would run in one runs at once, since virtual
-    time does not wait for threads."""
+    to the next timer, but not while a thread runs, whose time is real. There is no I/O."""
 
     def __init__(self, chance: Random) -> None:
         super().__init__()
@@ -22,6 +22,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._virtual_now = 0.0
         self._selector = _NoSelector(self)
         self._clock_resolution = 1e-9
+        self._threads = 0
+        self._called_back = threading.Event()
 
     def time(self) -> float:
         return self._virtual_now
@@ -39,18 +41,27 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         getattr(super(), "_run_once")()  # noqa: B009 -- the base class hides it from type checkers
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
-        done = self.create_future()
-        try:
-            done.set_result(func(*args))
-        except Exception as error:
-            done.set_exception(error)
+        self._threads += 1
+        done = super().run_in_executor(executor, func, *args)
+        done.add_done_callback(self._end_thread)
         return done
+
+    def _end_thread(self, _: asyncio.Future[Any]) -> None:
+        self._threads -= 1
+
+    def wait_for_threads(self) -> bool:
+        """Wait until a thread has called back. Return False if none is running."""
+        if self._threads == 0:
+            return False
+        self._called_back.wait()
+        self._called_back.clear()
+        return True
 
     def _process_events(self, event_list: list[Any]) -> None:
         pass
 
     def _write_to_self(self) -> None:
-        pass
+        self._called_back.set()
 
 
 class _NoSelector:
@@ -60,6 +71,8 @@ class _NoSelector:
         self._loop = loop
 
     def select(self, timeout: float | None) -> list[Any]:
+        if timeout != 0 and self._loop.wait_for_threads():
+            return []
         if timeout is None:
             raise Deadlock("nothing is ready and no timer is set")
         self._loop.pass_time(timeout)
