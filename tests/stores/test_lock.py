@@ -82,7 +82,7 @@ async def test_a_lock_file_without_a_lock_owns_nothing(path: str) -> None:
 def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreError) as raised:
         DatabaseLock(str(tmp_path / "nowhere" / "treadle.db"))
-        assert "does not exist. Create it" in str(raised.value)
+    assert "does not exist. Create it" in str(raised.value)
 
 
 def test_a_socket_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
