@@ -18,7 +18,7 @@ SMALL = {
     "bench.chaos": "--runs 6 --workers 1 --servers 1 --at-once 6 --steps 2",
     "bench.command_start": "",
     "bench.compaction": "--compactions 2 --embedded 0",
-    "bench.dashboard": "--runs 50",
+    "bench.dashboard": "--runs 2000",
     "bench.fork": "--steps 10 --rounds 1",
     "bench.hierarchy": "--roots 2 --rounds 1",
     "bench.http_client": "--calls 10 --tokens 10",
@@ -38,7 +38,7 @@ SMALL = {
     "bench.startup": "--rounds 1",
     "bench.tokens": "",
     "bench.tools": "",
-    "bench.tui": "--seconds 0.3 --only start",
+    "bench.tui": "--only help",
 }
 """The options for a small size."""
 LARGE = {

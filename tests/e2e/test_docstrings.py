@@ -15,9 +15,18 @@ from tests.patience import HANG_SECONDS
 from tests.surfaces.http.process import Serving
 from tests.surfaces.shell import Shell
 
-WITHOUT = {"Block", "Rewrite", "HookedCall", "RefusedCall", "Event", "TreadleError"}
+WITHOUT = {
+    "ApprovalView", "Block", "Event", "HookedCall", "OpenQuestion", "RefusedCall", "Rewrite", "RunUnavailable",
+    "TreadleError",
+}  # fmt: skip
 """Names whose use is shown in the docstrings of others."""
-NAMES = [name for name in treadle.__all__ if name not in WITHOUT]
+DATA = ("treadle.domain.events", "treadle.domain.transcript")
+"""Where the data of events and the items of transcripts are defined. The example of `RunStream` reads them."""
+NAMES = [
+    name
+    for name in treadle.__all__
+    if name not in WITHOUT and not getattr(treadle, name).__module__.startswith(DATA)
+]
 
 
 def examples_of(docstring: str) -> list[str]:

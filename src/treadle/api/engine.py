@@ -78,7 +78,14 @@ _Answer = TypeVar("_Answer")
 
 
 class Recovered(Struct, frozen=True):
-    """The unfinished runs of earlier processes, as an engine has found them."""
+    """The unfinished runs of earlier processes, as an engine has found them.
+
+    For example:
+
+        with treadle.Engine("sqlite:///helper.db") as engine:
+            for run_id in engine.recovered.blocked:
+                engine.do_sync(engine.cancel(run_id))
+    """
 
     resumed: tuple[RunId, ...] = ()
     """They continue, or have ended since."""

@@ -17,7 +17,24 @@ Piece = TypeVar("Piece", default=Any)
 class RunStream(AsyncIterator[Piece], Generic[Piece, Output]):
     """What a run writes, piece by piece. After the last one, `result` is the result of the run.
 
-    The run starts with the first piece. It goes on if its reader stops."""
+    The run starts with the first piece. It goes on if its reader stops:
+
+        agent = treadle.Agent("helper", model="provider/model-id")
+        async with treadle.Engine("sqlite:///helper.db") as engine:
+            async for text in engine.stream_text(agent, "Hello."):
+                print(text, end="")
+            stream = engine.stream(agent, "Hello again.")
+            async for event in stream:
+                match event.data:
+                    case treadle.ToolCallEnd(name=name):
+                        print(name, "has ended")
+                    case treadle.ApprovalRequested(approval_id=approval_id):
+                        await engine.decide(approval_id, "approve")
+            print(stream.result.outcome)
+            async for item in engine.stream_items(agent, "Hello again."):
+                if isinstance(item, treadle.AnswerItem):
+                    print(item.text)
+    """
 
     def __init__(
         self,
