@@ -80,8 +80,8 @@ def main() -> int:
     if options.contestant:
         asyncio.run(work_marked(options.contestant, options.url))
         return 0
-    if shutil.which("valgrind") is None:
-        print("valgrind is not installed (Debian: apt install valgrind); nothing was counted")
+    if (reason := find_obstacle()) is not None:
+        print(f"{reason}; nothing was counted")
         return 0
     records: dict[str, Counts] = json.loads(RECORD.read_text())
     kind = f"{platform.machine()} {platform.python_implementation()} {sys.version_info[0]}.{sys.version_info[1]}"
@@ -96,6 +96,25 @@ def main() -> int:
         records[kind] = recorded = {name: round(each.ratio, 3) for name, each in best.items()}
         RECORD.write_text(json.dumps(dict(sorted(records.items())), indent=2) + "\n")
     return report(kind, best, recorded)
+
+
+def find_obstacle() -> str | None:
+    """Return why nothing can be counted on this machine, or None."""
+    if shutil.which("valgrind") is None:
+        return "valgrind is not installed (Debian: apt install valgrind)"
+    with tempfile.TemporaryDirectory() as folder:
+        done = run_counted(folder, ["-c", "import os; os.getloadavg()"])
+        if done.returncode or not (Path(folder) / "counts.1").exists():
+            return f"callgrind cannot run this Python: {done.stderr[-500:]}"
+    return None
+
+
+def run_counted(folder: str, words: list[str]) -> "subprocess.CompletedProcess[str]":
+    """Run this Python under callgrind, which writes what it has counted into the folder at each mark."""
+    command = ["valgrind", "--tool=callgrind", f"--dump-before={MARK}", f"--callgrind-out-file={folder}/counts"]
+    environment = os.environ | {"PYTHONHASHSEED": "0"}
+    command += [sys.executable, *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
 def list_exceeded(counted: Counted, recorded: Counts | None) -> list[str]:
@@ -126,10 +145,7 @@ def count_both() -> Counted:
 def count(url: str, contestant: str) -> Counts:
     """Return the instructions per model call, per token and per tool call."""
     with tempfile.TemporaryDirectory() as folder:
-        command = ["valgrind", "--tool=callgrind", f"--dump-before={MARK}", f"--callgrind-out-file={folder}/counts"]
-        command += [sys.executable, "-m", "bench.instructions", "--contestant", contestant, "--url", url]
-        environment = os.environ | {"PYTHONHASHSEED": "0"}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        done = run_counted(folder, ["-m", "bench.instructions", "--contestant", contestant, "--url", url])
         if done.returncode:
             raise SystemExit(f"{contestant} failed under valgrind:\n{done.stderr[-2000:]}")
         parts = [read_count(Path(folder) / f"counts.{number}") for number in range(2, ROUNDS * len(WORKS) + 2)]

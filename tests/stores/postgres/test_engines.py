@@ -258,3 +258,23 @@ def test_a_missing_package_is_reported_with_how_to_install_it(monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "pgqueuer", None)
     with pytest.raises(UsageError, match=r'pgqueuer is not installed.*pip install "treadle\[postgres\]"'):
         open_stores_readonly("postgresql://db.example/treadle")
+
+
+async def test_a_run_that_waits_for_people_in_another_process_is_found_here(url: str, tmp_path: Path) -> None:
+    delegates = ask(call("invoke_agent", agent="hero", message="Look."))
+    model = ScriptedModel(ask(call("look")), say("seen"), delegates, ask(call("look")), say("seen"), say("done"))
+
+    def look() -> str:
+        """Look."""
+        return "nothing"
+
+    hero = agent(tools=[look], approvals={"default": "ask"})
+    lead = agent(name="lead", tools=[look, "invoke_agent"])
+    async with engine(url, tmp_path, share=NOTHING) as here, engine(url, tmp_path, model) as there:
+        for each in (here, there):
+            each.add_agents(hero)
+        for chosen, text in ((hero, "seen"), (lead, "done")):
+            waiting = await here.run(chosen, "go", asker="api")
+            [approval] = waiting.approvals
+            await here.decide(approval.approval_id, "approve")
+            assert (await here.wait(waiting.run_id)).text == text
