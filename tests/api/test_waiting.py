@@ -80,6 +80,16 @@ async def test_a_decision_that_is_none_is_refused_and_the_run_still_waits(tmp_pa
             await engine.decide(approval.approval_id, True)
 
 
+async def test_a_run_with_other_callbacks_returns_as_well(tmp_path: Path) -> None:
+    said: list[str] = []
+    async with make_engine(tmp_path, ASKS, say("It is live."), ASKS, say("Again.")) as engine:
+        waiting = await engine.run(OPERATOR, "Deploy 1.2.", treadle.Callbacks(on_stream_delta=said.append))
+        assert (waiting.status, len(waiting.approvals)) == ("waiting", 1)
+        deciding = treadle.Callbacks(on_approval=lambda _: "approve", on_stream_delta=said.append)
+        assert (await engine.run(OPERATOR, "Deploy 1.2.", deciding)).text == "It is live."
+    assert "".join(said) == "It is live."
+
+
 async def test_calls_are_denied_where_the_program_says_so(tmp_path: Path) -> None:
     async with make_engine(tmp_path, ASKS, say("I may not."), approvals="deny") as engine:
         result = await engine.run(OPERATOR, "Deploy 1.2.")

@@ -248,9 +248,10 @@ class Engine(RunMethods):
         agent = self._find_agent(agent)
         ticket = await self._submit(agent, message, options)
         if callbacks is not None:
-            async for event in self.events(ticket.run_id):
-                callbacks(event)
-                await self._answer(event, callbacks)
+            async with aclosing(self._events_until_paused(ticket.run_id, on_approval, on_clarify)) as events:
+                async for event in events:
+                    callbacks(event)
+                    await self._answer(event, callbacks)
         return await self._finish(ticket.run_id, find_answer_type(agent, message, options), on_approval, on_clarify)
 
     def stream(

@@ -8,8 +8,9 @@ from typing_extensions import TypeVar
 from treadle.api.result import Output, Result
 from treadle.domain.envelope import Event
 from treadle.domain.errors import UsageError
-from treadle.domain.events import AttemptReset, LlmRequest, Token
+from treadle.domain.events import AttemptReset, LlmRequest, LlmResponse, Token
 from treadle.domain.ids import RunId
+from treadle.domain.messages import Text
 
 Piece = TypeVar("Piece", default=Any)
 
@@ -99,19 +100,26 @@ class RunStream(AsyncIterator[Piece], Generic[Piece, Output]):
 
 
 async def read_text(events: AsyncGenerator[Event, None]) -> AsyncGenerator[str, None]:
-    """Yield what the model writes. An empty line separates its replies, and a reply that it begins again."""
-    has_written = is_separate = False
+    """Yield what the model writes. An empty line separates its replies, and a reply that it begins again.
+
+    Text that was written before the reader came follows with the whole reply."""
+    is_separate = has_written = False
+    written = 0
     try:
         async for event in events:
+            new = ""
             match event.data:
-                case Token(text=text):
-                    if is_separate:
-                        yield "\n\n"
-                    has_written, is_separate = True, False
-                    yield text
+                case Token(offset=offset, text=text) if offset <= written:
+                    new = text[written - offset :]
+                case LlmResponse(parts=parts):
+                    new = "".join([part.text for part in parts if isinstance(part, Text)])[written:]
                 case LlmRequest() | AttemptReset():
-                    is_separate = has_written
+                    is_separate, written = has_written, 0
                 case _:
                     pass
+            if new:
+                yield f"\n\n{new}" if is_separate else new
+                is_separate, has_written = False, True
+                written += len(new)
     finally:
         await events.aclose()
