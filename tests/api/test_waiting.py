@@ -10,7 +10,7 @@ import treadle
 from tests.api.programs import HELPER, OPERATOR, deploy, make_engine
 from tests.patience import until
 from treadle.domain.errors import InvalidState, UsageError
-from treadle.testing.models import Silence, ask, call, say
+from treadle.testing.models import ScriptedModel, Silence, ask, call, say
 
 ASKS = ask(call("deploy", version="1.2"))
 QUESTION = ask(call("clarify", "c1", question="Which one?", options=["1.2", "1.3"]))
@@ -161,6 +161,22 @@ async def test_a_run_that_lacks_a_tool_raises_with_the_reason_until_it_is_added(
             engine.add_tools(deploy)
             assert (await engine.wait(waiting.run_id)).text == "It is live."
             assert engine.recovered == treadle.Recovered((waiting.run_id,), {})
+
+
+async def test_a_run_whose_child_lacks_something_raises_with_the_reason(tmp_path: Path) -> None:
+    lead = treadle.Agent("lead", model="scripted/any", tools=["invoke_agent"])
+    helper = treadle.Agent("helper", model="other/any")
+    async with make_engine(tmp_path, ask(call("invoke_agent", agent="helper", message="Go."))) as engine:
+        engine.add_model("other", ScriptedModel(Silence("I")))
+        engine.add_agents(helper)
+        run_id = await engine.submit(lead, "Go.")
+        while not any(run.agent == "helper" and run.status == "running" for run in await engine.list_runs()):  # noqa: ASYNC110 -- nothing announces it
+            await asyncio.sleep(0.01)
+    async with make_engine(tmp_path, say("Done.")) as engine:
+        with pytest.raises(treadle.RunUnavailable, match="no provider is called `other`"):
+            await engine.wait(run_id)
+        engine.add_model("other", ScriptedModel(say("Helped.")))
+        assert (await engine.wait(run_id)).text == "Done."
 
 
 async def test_old_runs_are_left_alone_until_one_is_resumed(tmp_path: Path) -> None:

@@ -154,7 +154,8 @@ class EventHub:
         if drafts:
             last = drafts[-1].data
             if isinstance(last, PAUSES):
-                self._paused.add(run_id)
+                if run_id in self._unfinished:
+                    self._paused.add(run_id)
                 self._resolve_pauses(origin, last)
                 if isinstance(last, RunEnd):
                     self._resolve_end(origin, last)
@@ -162,9 +163,12 @@ class EventHub:
                 self._paused.discard(run_id)
 
     def _resolve_pauses(self, origin: Origin, pause: RunEnd | RunWaiting | AgentWaiting) -> None:
-        for waiter in self._pauses.pop(origin.run_id, ()):
-            if not waiter.done():
-                waiter.set_result((origin, pause))
+        # A run is not told that one below it lacks something, so all that are awaited are looked at again.
+        is_blocked = isinstance(pause, RunWaiting) and pause.reason == "unavailable"
+        for run_id in tuple(self._pauses) if is_blocked else (origin.run_id,):
+            for waiter in self._pauses.pop(run_id, ()):
+                if not waiter.done():
+                    waiter.set_result((origin, pause))
 
     def _resolve_end(self, origin: Origin, end: RunEnd) -> None:
         self._unfinished.discard(origin.run_id)
@@ -218,6 +222,7 @@ class EventHub:
     def notify_changed(self, *run_ids: RunId) -> None:
         """Wake everything that waits for a commit. Whether these runs have ended is unknown from now on."""
         self._unfinished.difference_update(run_ids)
+        self._paused.difference_update(run_ids)
         self.changes += 1
         for waiter in self._commit_waiters:
             waiter.set()
