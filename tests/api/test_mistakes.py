@@ -77,6 +77,7 @@ MISTAKES: dict[str, tuple[Mistake, str]] = {
     "temperature": (lambda _, __: make(temperature=0.2), 'Write model_settings={"temperature": …}'),
     "max_turns": (lambda _, __: make(max_turns=3), 'Write limits={"max_steps": …}'),
     "api_key": (lambda _, __: make(api_key="k"), "engine.add_provider"),
+    "deps": (lambda _, __: make(deps=1), "Write Engine(deps=…)"),
     "output_type": (lambda _, __: make(output_type=int), "Write output=…"),
     "a typo": (lambda _, __: make(toolz=[]), "Did you mean `tools`?"),
     "a typo in limits": (lambda _, __: make(limits={"max_step": 1}), "did you mean `max_steps`?"),

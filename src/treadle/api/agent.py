@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, NotRequired, TypedDict, Unpack, cast, 
 import msgspec
 from msgspec import Struct
 
+from treadle.api.option_hints import AGENT_HINTS, refuse_unknown_options
 from treadle.api.result import Output, Result
 from treadle.domain.agents import (
     AgentSpec,
@@ -42,7 +43,6 @@ from treadle.domain.messages import Image, Text, Thinking, user
 from treadle.domain.permissions import ApprovalRules, Asker, SandboxMode, SandboxPolicy
 from treadle.domain.quotas import Quotas
 from treadle.domain.schedules import Heartbeat
-from treadle.domain.suggestions import find_closest
 from treadle.domain.users import LOCAL_USER
 from treadle.operations.overrides import apply_overrides, list_limits, make_agent
 from treadle.operations.requested_run import Overrides, RequestedRun
@@ -107,49 +107,6 @@ class AgentOptions(TypedDict, total=False):
 
 
 DEFAULT_NAME = "agent"
-AGENT_HINTS = {
-    "system_prompt": "Write instructions=…",
-    "system": "Write instructions=…",
-    "prompt": "Write instructions=…",
-    "description": "Write instructions=…",
-    "temperature": 'Write model_settings={"temperature": …}',
-    "max_tokens": 'Write model_settings={"max_tokens": …}',
-    "top_p": "Sampling parameters are set for a model in config.yaml, under models",
-    "api_key": "Write engine.add_provider(NAME, base_url=…, api_key=…), or set the variable of the provider",
-    "base_url": "Write engine.add_provider(NAME, base_url=…)",
-    "max_steps": 'Write limits={"max_steps": …}',
-    "max_turns": 'Write limits={"max_steps": …}',
-    "max_iterations": 'Write limits={"max_steps": …}',
-    "timeout": 'Write limits={"deadline": …}',
-    "output_type": "Write output=…",
-    "result_type": "Write output=…",
-    "response_format": "Write output=…",
-    "deps_type": "Leave it out: the type of `deps` is that of ToolContext[…]",
-    "deps": "Write Engine(deps=…), or deps=… for a run",
-    "handoffs": 'Write tools=["agent_send"], and engine.add_agents(…)',
-    "sub_agents": 'Write tools=["agent_spawn"], and engine.add_agents(…)',
-    "mcp": "Write mcp_servers={NAME: …}",
-    "toolsets": "Write tools=[…]: it takes toolsets too",
-    "checkpointer": "Leave it out: every run is durable, in the database of the engine",
-}
-"""What to write instead of the options of other libraries."""
-RUN_HINTS = {
-    "timeout": "Write deadline=…",
-    "user_id": "Write user=…",
-    "thread_id": "Write session=…",
-    "session_id": "Write session=…",
-    "conversation_id": "Write session=…",
-    "message_history": "Write session=…: a session keeps its messages",
-    "history": "Write session=…: a session keeps its messages",
-    "stream": "Call engine.stream_text(…) or engine.stream(…)",
-    "max_steps": 'Write limits={"max_steps": …}',
-    "max_turns": 'Write limits={"max_steps": …}',
-    "usage_limits": "Write limits={…} or cost=…",
-    "idempotency_key": "Write key=…",
-    "images": "Write attachments=[…]",
-    "files": "Write attachments=[…]",
-    "output_type": "Write output=…",
-}
 
 
 class Agent(Generic[Output]):
@@ -302,20 +259,6 @@ class ForkOptions(TypedDict):
     agent: NotRequired[Agent[Any] | AgentSpec | None]
     key: NotRequired[str | None]
     asker: NotRequired[Asker | None]
-
-
-def refuse_unknown_options(
-    given: Mapping[str, Any], known: type, owner: str = "a run", hints: Mapping[str, str] = RUN_HINTS
-) -> None:
-    """Raise TypeError for an option that `known` does not declare."""
-    names = known.__annotations__
-    for name in given:
-        if name not in names:
-            near = find_closest(name, list(names))
-            meant = f" Did you mean `{near}`?" if near else f" Options: {', '.join(names)}."
-            if (hint := hints.get(name)) is not None:
-                meant = f" {hint}."
-            raise TypeError(f"`{name}` is not an option of {owner}.{meant}")
 
 
 def make_attachment(attachment: Image | Path, max_bytes: int = DEFAULT_MAX_ATTACHMENT_BYTES) -> Image | Text:

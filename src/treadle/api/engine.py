@@ -26,11 +26,11 @@ from treadle.api.agent import (
     find_answer_type,
     find_output_type,
     is_same_tool,
-    refuse_unknown_options,
     request_run,
 )
 from treadle.api.decisions import OnApproval, OnClarify, read_decision
 from treadle.api.loop_thread import LoopThread
+from treadle.api.option_hints import refuse_unknown_options
 from treadle.api.pauses import Pauses, WaitingRun
 from treadle.api.result import (
     Output,
@@ -441,14 +441,8 @@ class Engine(RunMethods):
         **options: Unpack[RunOptions],
     ) -> Iterator[str]:
         """Run an agent and yield the text that the model writes. The engine must be open, by `with`."""
-
-        async def read() -> AsyncGenerator[str, None]:
-            stream = self.stream_text(agent, message, on_approval=on_approval, on_clarify=on_clarify, **options)
-            async with stream:
-                async for text in stream:
-                    yield text
-
-        return self._open_thread.iterate(read())
+        stream = self.stream_text(agent, message, on_approval=on_approval, on_clarify=on_clarify, **options)
+        return self._open_thread.iterate(stream)
 
     def do_sync(self, work: Coroutine[Any, Any, _Answer]) -> _Answer:
         """Return what another method of the engine returns: `engine.do_sync(engine.list_runs())`. The engine must
