@@ -14,7 +14,7 @@ from tests.surfaces.http.sse import Wire
 from treadle.domain.envelope import Event, Origin, make_draft, to_json
 from treadle.domain.events import Token
 from treadle.domain.ids import AgentId, EventId, RunId, SessionId
-from treadle.engine.shared_events import MAX_PAGE, SharedEvents, choose_page_size
+from treadle.engine.shared_events import MAX_PAGE, SharedEvents, choose_page_size, cut_page
 from treadle.engine.text_blocks import WrittenReply
 from treadle.surfaces.http.stream_memory import ReaderMemory, StreamMemory
 from treadle.surfaces.http.streams import MAX_SENT_BYTES, frame_events
@@ -77,6 +77,18 @@ def test_pages_of_large_events_have_few_of_them() -> None:
     assert choose_page_size([make_event(10)] * 3) == MAX_PAGE
     assert choose_page_size([make_event(500_000)] * 3) == 2
     assert choose_page_size([make_event(5_000_000)]) == 1
+
+
+def test_a_page_holds_a_megabyte_or_one_event() -> None:
+    small, large, huge = make_event(10), make_event(700_000), make_event(3_000_000)
+    for page, expected in (
+        ([small, small, large], 3),
+        ([small, large, large], 2),
+        ([huge, small], 1),
+        ([small, huge], 1),
+        ([], 0),
+    ):
+        assert len(cut_page(page, lambda event: len(event.raw))) == expected
 
 
 def test_text_in_progress_is_contiguous_in_shared_blocks() -> None:

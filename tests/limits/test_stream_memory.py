@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.fake_endpoint import DONE, Answer, delta
+from tests.limits.test_shared_events import make_event
 from tests.patience import HANG_SECONDS
 from tests.surfaces.http.served_home import serve_home
 from tests.surfaces.http.sse import Wire
@@ -26,6 +27,33 @@ def test_the_readers_that_hold_most_are_disconnected_first() -> None:
     readers["small"].close()
     readers["new"].close()
     assert total.held == 0
+
+
+def test_a_reader_alone_that_lets_events_wait_is_disconnected() -> None:
+    total, left = StreamMemory(1_000_000), list[str]()
+    reader = ReaderMemory(total)
+    reader.disconnect = lambda: left.append("alone")
+    for number in range(3):
+        reader.hold_events((make_event(200_000, number),))
+    assert (left, total.held) == (["alone"], 0)
+
+
+def test_one_event_or_piece_above_the_limit_is_held_besides_it() -> None:
+    total, left = StreamMemory(1_000_000), list[str]()
+    one, two = ReaderMemory(total), ReaderMemory(total)
+    one.disconnect, two.disconnect = lambda: left.append("one"), lambda: left.append("two")
+    huge = make_event(600_000)
+    one.hold_events((huge,))
+    two.hold(10)
+    one.hold(900_000)
+    assert left == [], "the rest is within the limit"
+    two.hold(200_000)
+    assert left == ["one"]
+    two.hold_piece(3_000_000)
+    assert left == ["one"]
+    two.release_piece()
+    two.hold_piece(100)
+    assert total.held == 200_110
 
 
 async def test_stalled_readers_are_disconnected_resume_and_return_their_memory(

@@ -49,10 +49,13 @@ async def follow_run(
         origin, last, ended = record.origin, reader.after, record.outcome is not None
         live.last = max(live.last, min(last, record.sequence))
         size, more = FIRST_PAGE, True
-        while more and (page := await read(last, size)):
+        while more:
+            page, more = await hub.shared.read_page(journal, run_id, last, size)
+            if not page:
+                break
             last, ended = page[-1].sequence, ended or isinstance(page[-1].data, RunEnd)
             live.last = max(live.last, last)
-            more, size = len(page) == size, choose_page_size(page)
+            size = choose_page_size(page)
             memory.hold_events(page)
             await asyncio.sleep(0)  # readers that are disconnected because of this return their memory first
             yield page

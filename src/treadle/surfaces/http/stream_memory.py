@@ -2,7 +2,8 @@
 
 A reader holds what it has not received: the events that wait for it, and what is being sent to it. An event that
 several readers hold is stored once and counts once. When all readers together hold too much, those that hold most
-are disconnected, and they continue after the last event that they received."""
+are disconnected, and they continue after the last event that they received. A single event, or another piece of a
+stream, that is larger than the limit is held besides: its reader would never get past it otherwise."""
 
 from collections.abc import Callable, Sequence
 
@@ -26,6 +27,8 @@ class ReaderMemory:
         """Bytes, including those that other readers hold too."""
         self.large: list[Event] = []
         """The large events among them."""
+        self.piece_bytes = 0
+        """Bytes of the piece that is being sent, if it is not an event."""
         self.is_open = True
 
     def hold(self, size: int) -> None:
@@ -33,6 +36,20 @@ class ReaderMemory:
         if self.is_open:
             self.held += size
             self._total.add(self, size)
+
+    def hold_piece(self, size: int) -> None:
+        """Hold a piece of the stream while it is being sent."""
+        self.piece_bytes = size
+        self.hold(size)
+
+    def release_piece(self) -> None:
+        self.hold(-self.piece_bytes)
+        self.piece_bytes = 0
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest thing among what it holds."""
+        return max(self.piece_bytes, *map(_measure, self.large), 0)
 
     def hold_events(self, events: Sequence[Event]) -> None:
         """Hold events. A large event that another reader holds costs nothing more."""
@@ -99,7 +116,7 @@ class StreamMemory:
         for event in reader.large:
             size = _measure(event)
             self.held += size - self.unshare(event, size)
-        reader.held, reader.large, reader.is_open = 0, [], False
+        reader.held, reader.large, reader.piece_bytes, reader.is_open = 0, [], 0, False
 
     def add(self, reader: ReaderMemory, size: int) -> None:
         """Count what a reader holds, and disconnect the slowest readers if that is too much."""
@@ -107,8 +124,9 @@ class StreamMemory:
         self.held += size
         while self.held > self._limit:
             slowest = max(self._readers, key=lambda reader: reader.held)
-            if slowest.held >= self.held:
-                return  # a reader alone may hold one large event: it would never get past it otherwise
+            largest = slowest.largest
+            if largest > self._limit and self.held - largest <= self._limit:
+                return
             self.remove(slowest)
             self.disconnected += 1
             slowest.disconnect()

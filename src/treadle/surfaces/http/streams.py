@@ -156,14 +156,15 @@ class EventStream(Generic[Piece]):
         async with aclosing(self._pieces) as pieces:
             self._send = send
             async for piece in pieces:
-                size = len(piece) if isinstance(piece, bytes) else 0  # who yields events counts them
-                self._memory.hold(size)
+                self._memory.hold_piece(
+                    len(piece) if isinstance(piece, bytes) else 0
+                )  # who yields events counts them
                 for number, part in enumerate(encode(piece)):  # each part waits until the one before is sent
                     if number:
                         await asyncio.sleep(0)  # a lost connection is noticed between two parts
                     await send({"type": "http.response.body", "body": part, "more_body": True})
                     self._hold_unsent()
-                self._memory.hold(-size)
+                self._memory.release_piece()
                 del piece  # it is not held while the stream waits for the next one
 
     def _hold_unsent(self) -> None:
