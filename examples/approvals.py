@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import treadle
-from treadle.testing.models import ScriptedModel, ask, call, say
+from treadle.testing import ScriptedModel, ask, call, say
 
 
 @treadle.tool(effect="external")

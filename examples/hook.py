@@ -3,7 +3,7 @@
 import asyncio
 
 import treadle
-from treadle.testing.models import ScriptedModel, ask, call, say
+from treadle.testing import ScriptedModel, ask, call, say
 
 
 @treadle.tool(effect="external")

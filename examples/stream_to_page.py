@@ -10,7 +10,7 @@ import sys
 from aiohttp import ClientSession, web
 
 import treadle
-from treadle.testing.models import FunctionModel, say
+from treadle.testing import FunctionModel, say
 
 PAGE = """<!doctype html><title>Treadle</title><pre id="answer"></pre>
 <script>

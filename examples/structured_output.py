@@ -7,7 +7,7 @@ import msgspec
 from pydantic import BaseModel, Field
 
 import treadle
-from treadle.testing.models import ScriptedModel, say
+from treadle.testing import ScriptedModel, say
 
 
 class Article(msgspec.Struct):

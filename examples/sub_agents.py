@@ -4,7 +4,7 @@ import asyncio
 
 import treadle
 from treadle.ports.model import ModelRequest
-from treadle.testing.models import FunctionModel, ScriptStep, ask, call, say
+from treadle.testing import FunctionModel, ScriptStep, ask, call, say
 
 
 def play(request: ModelRequest) -> ScriptStep:
@@ -14,7 +14,7 @@ def play(request: ModelRequest) -> ScriptStep:
         return say("The treadle loom was known in China before 1000.")
     if messages[-1].role == "tool":
         return say("According to my researcher: before the year 1000, in China.")
-    return ask(call("agent_spawn", agent="researcher", task="Looms: when and where?"))
+    return ask(call("agent_spawn", agent="researcher", message="Looms: when and where?"))
 
 
 async def main() -> None:

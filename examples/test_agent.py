@@ -1,7 +1,7 @@
 """A test of an agent, with the scripted model: `pytest examples/test_agent.py`."""
 
 import treadle
-from treadle.testing.models import ScriptedModel, ask, call, say
+from treadle.testing import ScriptedModel, ask, call, say
 
 
 @treadle.tool(effect="read", repeatable=True)

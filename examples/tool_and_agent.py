@@ -1,7 +1,7 @@
 """A function as a tool, and an agent that uses it."""
 
 import treadle
-from treadle.testing.models import ScriptedModel, ask, call, say
+from treadle.testing import ScriptedModel, ask, call, say
 
 
 @treadle.tool(effect="read", repeatable=True)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from treadle.api.streams import RunStream
     from treadle.api.sync_client import Client
     from treadle.domain.envelope import Event
-    from treadle.domain.errors import RunUnavailable, TreadleError
+    from treadle.domain.errors import RunFailed, RunUnavailable, TreadleError
     from treadle.domain.events import (
         AgentEnd,
         AgentSpawn,
@@ -102,6 +102,7 @@ _PUBLIC = {
     "Result": "treadle.api.result",
     "Rewrite": "treadle.ports.hooks",
     "RunEnd": "treadle.domain.events",
+    "RunFailed": "treadle.domain.errors",
     "RunStart": "treadle.domain.events",
     "RunStream": "treadle.api.streams",
     "RunUnavailable": "treadle.domain.errors",
@@ -156,6 +157,7 @@ __all__ = [
     "Result",
     "Rewrite",
     "RunEnd",
+    "RunFailed",
     "RunStart",
     "RunStream",
     "RunUnavailable",

@@ -49,6 +49,18 @@ def test_the_strictest_rule_decides(
     assert apply_rules(approvals, spec(tool), Subjects(texts)).verdict == verdict
 
 
+def test_a_tool_that_needs_an_approval_asks_unless_a_rule_or_a_grant_allows_it() -> None:
+    careful = ToolSpec("post", "", {}, needs_approval=True)
+
+    def rule(approvals: ApprovalRules, *grants: Grant) -> Verdict:
+        return apply_rules(approvals, careful, Subjects(("x",), pattern="*"), grants).verdict
+
+    assert rule(ApprovalRules()) == "ask"
+    assert rule(ApprovalRules(rules=(ApprovalRule("post", "auto"),))) == "auto"
+    assert rule(ApprovalRules(), Grant("post", "*")) == "auto"
+    assert rule(ApprovalRules(default="deny")) == "deny"
+
+
 def test_a_ruling_names_its_rule() -> None:
     ruling = apply_rules(GIT, spec("bash"), Subjects(("git push origin",)))
     assert ruling.reason == "the rule for `git push *` of `bash` says ask"

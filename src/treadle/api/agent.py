@@ -5,7 +5,7 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Generic, Literal, NotRequired, TypedDict, Unpack, cast, overload
+from typing import Any, Generic, Literal, NotRequired, TypeAlias, TypedDict, Unpack, cast, overload
 
 import msgspec
 from msgspec import Struct
@@ -51,8 +51,11 @@ from treadle.tools.answer_types import make_answer_schema
 from treadle.tools.function import tool as as_tool
 from treadle.tools.toolset import Toolset
 
-ToolLike = Tool | Toolset | Callable[..., Any] | str
-"""A tool, a set of tools, a typed function, or the name (or glob) of tools that the engine knows."""
+ToolLike: TypeAlias = "Tool | Toolset | Callable[..., Any] | str | Agent[Any]"
+"""A tool, a set of tools, a typed function, the name (or glob) of tools that the engine knows, or an agent to
+delegate work to."""
+DELEGATES = "invoke_agent"
+"""The tool by which an agent delegates work."""
 
 
 OutputLike = Any
@@ -82,8 +85,9 @@ class AgentOptions(TypedDict, total=False):
     persona: str
     fallbacks: Sequence[str]
     routing: Routing | Mapping[str, Any] | None
+    agents: Sequence[str]
     tools: Sequence[ToolLike]
-    """Names or globs of tools, functions, tools and toolsets."""
+    """Names or globs of tools, functions, tools, toolsets, and agents to delegate work to."""
     small_models: SmallModels | Mapping[str, Any] | None
     skills: Sequence[str]
     limits: Limits | Mapping[str, Any] | None
@@ -141,12 +145,15 @@ class Agent(Generic[Output]):
         if isinstance(tools, str) or not isinstance(tools, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance] -- programs are not checked
             raise ConfigError(f"agent `{name}`: tools={tools!r} is not a list. Write tools=[…].")
         self.tools = collect_tools(tools)
+        self.agents = collect_agents(tools)
         self.output_type: Any = choose_output_type(output)
         fields: dict[str, Any] = {field: value for field, value in options.items() if value is not None}
         fields |= {"name": name, "tools": list_tool_names(tools), "output": make_output_schema(output)}
         if (workspace := options.get("workspace")) is not None:
             fields["workspace"] = str(workspace)
         fields.setdefault("memory", NO_MEMORY)
+        if self.agents:
+            fields["agents"] = list_agent_names(tools, options.get("agents", ()))
         self.spec = make_agent(fields)
 
     def run_sync(self, message: str, **options: Unpack["RunOptions"]) -> Result[Output]:
@@ -163,7 +170,7 @@ def collect_tools(tools: Sequence[ToolLike]) -> tuple[Tool, ...]:
     for item in tools:
         if isinstance(item, Toolset):
             found += item
-        elif not isinstance(item, str):
+        elif not isinstance(item, str | Agent):
             found.append(_make_tool(item))
     named: dict[str, Tool] = {}
     for tool in found:
@@ -172,6 +179,23 @@ def collect_tools(tools: Sequence[ToolLike]) -> tuple[Tool, ...]:
                 f"Two tools are called `{tool.spec.name}`. Give one of them another name: @tool(name=…)."
             )
     return tuple(named.values())
+
+
+def collect_agents(tools: Sequence[ToolLike]) -> list["Agent[Any]"]:
+    """Return the agents among these, and those that work is delegated to further down."""
+    found: list[Agent[Any]] = []
+    waiting: list[Agent[Any]] = [item for item in tools if isinstance(item, Agent)]  # pyright: ignore[reportUnknownVariableType] -- of any output
+    while waiting:
+        agent = waiting.pop(0)
+        if agent not in found:
+            found.append(agent)
+            waiting += agent.agents
+    return found
+
+
+def list_agent_names(tools: Sequence[ToolLike], named: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of the agents that an agent may give tasks to."""
+    return tuple(dict.fromkeys((*named, *[item.spec.name for item in tools if isinstance(item, Agent)])))
 
 
 def _make_tool(item: Tool | Callable[..., Any]) -> Tool:
@@ -198,6 +222,8 @@ def list_tool_names(tools: Sequence[ToolLike]) -> tuple[str, ...]:
                     f"tools: {item!r} is not the name of a tool. Pass a function itself, without calling it."
                 )
             names.append(item)
+        elif isinstance(item, Agent):
+            names.append(DELEGATES)
         else:
             names.append(_make_tool(item).spec.name)
     return tuple(dict.fromkeys(names))
@@ -298,6 +324,8 @@ def apply_options(spec: AgentSpec, options: RunOptions) -> AgentSpec:
     )
     if (workspace := options.get("workspace")) is not None:
         spec = msgspec.structs.replace(spec, workspace=str(workspace))
+    if tools is not None:
+        spec = msgspec.structs.replace(spec, agents=list_agent_names(tools, spec.agents))
     return apply_overrides(spec, overrides)
 
 

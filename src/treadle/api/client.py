@@ -1,6 +1,7 @@
 """The asynchronous client of the HTTP API of `treadle serve`."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -17,7 +18,10 @@ from treadle.api.result import (
 )
 from treadle.api.run_methods import RunMethods
 from treadle.api.streams import RunStream, read_text
+from treadle.bootstrap.databases import find_owner
+from treadle.config.home import Home
 from treadle.domain.envelope import Event
+from treadle.domain.errors import UsageError
 from treadle.domain.events import AgentWaiting, RunEnd, RunWaiting
 from treadle.domain.ids import RunId
 from treadle.operations import runs
@@ -29,7 +33,7 @@ from treadle.operations.run_control import FORK, ForkRun
 from treadle.operations.run_start import START, NewRun, StartRun
 from treadle.operations.runs import RunDetail, RunView
 from treadle.remote.caller import RemoteCaller
-from treadle.remote.connection import Address, Connection, ServerGone
+from treadle.remote.connection import Address, Connection, ServerGone, address_of
 
 WAIT_SECONDS = 60.0
 """How long one request waits for the end of a run before it is sent again."""
@@ -61,6 +65,22 @@ class _Backoff:
         self._delay = min(2 * self._delay, MAX_BACKOFF_SECONDS)
 
 
+def find_address(url: str | None, token: str | None) -> Address:
+    """Return the address that a program gave, or the one of its environment, or the process that owns the home.
+    Raise UsageError if there is none."""
+    url, token = url or os.environ.get("TREADLE_URL"), token or os.environ.get("TREADLE_TOKEN")
+    if url:
+        return Address(url=url.rstrip("/"), token=token)
+    home = Home.from_environment(os.environ)
+    owned = find_owner(home)
+    if owned is None or owned.socket is None:
+        raise UsageError(
+            f"There is no server on the home {home.path}. Start one with `treadle serve`, or give the URL of one: "
+            'treadle.Client("http://127.0.0.1:8420", token="trd_…").'
+        )
+    return address_of(owned)
+
+
 class AsyncClient(RunMethods):
     """A client of a Treadle server.
 
@@ -71,9 +91,12 @@ class AsyncClient(RunMethods):
     A stream that breaks is resumed: no durable event is missing or repeated. Errors of the server are raised as the
     exceptions that the library raises too. `call` performs any operation of the API."""
 
-    def __init__(self, url: str, *, token: str | None = None, retry_seconds: float = 60.0) -> None:
-        """Requests to a server that does not answer are retried for `retry_seconds`."""
-        self._connection = Connection(Address(url=url.rstrip("/"), token=token))
+    def __init__(self, url: str | None = None, *, token: str | None = None, retry_seconds: float = 60.0) -> None:
+        """By default the URL and the token are those of the variables TREADLE_URL and TREADLE_TOKEN. Without them
+        the client connects to the process of this user that owns the home, such as `treadle serve`.
+
+        Requests to a server that does not answer are retried for `retry_seconds`."""
+        self._connection = Connection(find_address(url, token))
         self._caller = RemoteCaller(self._connection)
         self._retry_seconds = retry_seconds
 

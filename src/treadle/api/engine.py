@@ -22,6 +22,7 @@ from treadle.api.agent import (
     ForkOptions,
     RunOptions,
     apply_options,
+    collect_agents,
     collect_tools,
     find_answer_type,
     find_output_type,
@@ -205,7 +206,15 @@ class Engine(RunMethods):
         for agent in agents:
             spec = agent.spec if isinstance(agent, Agent) else agent
             self._config.agents[spec.name] = spec
-            self.add_tools(*(agent.tools if isinstance(agent, Agent) else ()))
+            if isinstance(agent, Agent):
+                self._add_parts(agent.tools, agent.agents)
+
+    def _add_parts(self, tools: Sequence[Tool], agents: Sequence[Agent]) -> None:
+        """Add what an agent comes with. An agent to delegate to comes with those that it delegates to."""
+        self.add_tools(*tools)
+        for agent in agents:
+            self._config.agents[agent.spec.name] = agent.spec
+            self.add_tools(*agent.tools)
 
     def add_hooks(self, *hooks: Hook) -> None:
         """Add hooks that inspect every call before it runs, and its result. They run after those added before."""
@@ -482,7 +491,8 @@ class Engine(RunMethods):
         refuse_unknown_options(changes, ForkOptions)
         agent, get = changes.get("agent"), changes.get
         spec = agent.spec if isinstance(agent, Agent) else agent
-        self.add_tools(*(agent.tools if isinstance(agent, Agent) else ()))
+        if isinstance(agent, Agent):
+            self._add_parts(agent.tools, agent.agents)
         fork = Fork(
             run_id=RunId(run_id),
             step=get("step"),
@@ -518,8 +528,10 @@ class Engine(RunMethods):
         agent = self._find_agent(agent)
         if self._asker is not None and options.get("asker") is None:
             options["asker"] = self._asker
-        self.add_tools(*(agent.tools if isinstance(agent, Agent) else ()))
-        self.add_tools(*collect_tools(options.get("tools") or ()))
+        if isinstance(agent, Agent):
+            self._add_parts(agent.tools, agent.agents)
+        if tools := options.get("tools"):
+            self._add_parts(collect_tools(tools), collect_agents(tools))
         spec = apply_options(agent.spec if isinstance(agent, Agent) else agent, options)
         if spec.output is not None and (type_ := find_output_type(agent, options)) is not Any:
             self._config.answer_types.add(spec.output, type_)

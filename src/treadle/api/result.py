@@ -7,6 +7,7 @@ from msgspec import Struct
 from typing_extensions import TypeVar
 
 from treadle.domain.envelope import Event, Origin
+from treadle.domain.errors import RunFailed
 from treadle.domain.events import HookBlocked, RunEnd, ToolCallBlocked, ToolCallError
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.runs import Metrics, OutcomeKind, Status
@@ -60,7 +61,7 @@ class Result(Struct, Generic[Output], frozen=True):
     text: str
     metrics: Metrics
     output: Output | None = None
-    """The validated value, if an `output` was requested and the run completed."""
+    """The answer of a completed run: the validated value if an `output` was requested, else its text."""
     reason: str = ""
     next: str = ""
     stopped: tuple[str, ...] = ()
@@ -83,6 +84,17 @@ class Result(Struct, Generic[Output], frozen=True):
     @property
     def silent(self) -> bool:
         return self.outcome == "silent"
+
+    @property
+    def usage(self) -> Metrics:
+        """Another name of `metrics`."""
+        return self.metrics
+
+    def raise_for_status(self) -> None:
+        """Raise RunFailed unless the run has completed or waits for people."""
+        if self.status not in ("completed", "waiting"):
+            reason = self.reason or f"It ended as `{self.outcome}`."
+            raise RunFailed(f"Run {self.run_id} is {self.status}. {reason} {self.next}".rstrip())
 
 
 def list_refused_calls(events: Iterable[Event]) -> RefusedCalls:
@@ -108,7 +120,9 @@ def make_result(
     """Return the result of a run that has ended, with its answer decoded as `output`. An answer that the type
     refuses makes it a failed one."""
     status, outcome, reason, answer = end.status, end.outcome, end.reason, None
-    if outcome == "completed" and output is not None:
+    if outcome == "completed" and output is None:
+        answer = end.text
+    elif outcome == "completed":
         try:
             answer = parse_answer(end.text, output)
         except Exception as error:  # validators are third-party code

@@ -39,7 +39,7 @@ class Client:
             print(client.run("default", "What is in this folder?").text)
     """
 
-    def __init__(self, url: str, *, token: str | None = None, retry_seconds: float = 60.0) -> None:
+    def __init__(self, url: str | None = None, *, token: str | None = None, retry_seconds: float = 60.0) -> None:
         self._client = AsyncClient(url, token=token, retry_seconds=retry_seconds)
         self._thread: LoopThread | None = None
 

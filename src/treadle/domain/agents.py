@@ -256,6 +256,9 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     """Select the model by the complexity of the message. Null: always `model`."""
     tools: tuple[str, ...] = ()
     """Allowed tools: names, globs, and sets such as `@files`."""
+    agents: tuple[str, ...] = ()
+    """Agents that it may give tasks to with `invoke_agent` or `agent_send`, and that keep their own tools. Other
+    agents work for it with its own tools only."""
     skills: tuple[str, ...] = ()
     """Approved skills that the agent may load: names or globs."""
     output: dict[str, Any] | None = None

@@ -47,6 +47,19 @@ class TreadleError(Exception):
     """Base class of every exception that Treadle raises on purpose."""
 
 
+class RunFailed(TreadleError):
+    """A run did not complete. `Result.raise_for_status` raises it.
+
+    For example:
+
+        agent = treadle.Agent(name="helper", model="provider/model-id")
+        try:
+            treadle.Engine("sqlite:///helper.db").run_sync(agent, "Hello.").raise_for_status()
+        except treadle.RunFailed as error:
+            print(error)
+    """
+
+
 class UsageError(TreadleError):
     """The caller can fix it: a wrong argument, file or setting."""
 

@@ -43,8 +43,8 @@ class Lineage(Struct, frozen=True, omit_defaults=True):
     role: Role
     agents: tuple[str, ...]
     """The agents of its ancestors, the root's first. It has the secrets that all of them were granted."""
-    tools: tuple[str, ...] = ()
-    """The tools of its parent."""
+    tools: tuple[str, ...] | None = ()
+    """The tools of its parent. None: its agent keeps its own tools, because its parent names the agent."""
     approvals: tuple[ApprovalRules, ...] = ()
     """The rules of its ancestors, which apply to it too."""
     ceilings: tuple[TreeCeiling, ...] = ()

@@ -35,6 +35,8 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     """May run concurrently with other parallel calls. None: if its effect is `none` or `read`."""
     interactive: bool = False
     """Needs a person: nothing else runs at the same time."""
+    needs_approval: bool = False
+    """Its calls need an approval unless a rule or a grant allows them."""
     poller: bool = False
     """Repeats calls by design: the loop guard ignores it."""
     timeout: float | None = None

@@ -224,9 +224,11 @@ def _hide_tools(tools: tuple[ToolSpec, ...], state: RunState, window: int, deps:
 
 
 def may_use_tool(lineage: Lineage | None, tool: str) -> bool:
-    """Return whether a run may use a tool. A child run has no tool that its parent lacks, and a skill grants
-    none."""
-    return lineage is None or tool in lineage.tools or (tool == LOAD_SKILL and not lineage.judges)
+    """Return whether a run may use a tool. A child run has no tool that its parent lacks, unless its parent names
+    its agent, and a skill grants none."""
+    if lineage is None or lineage.tools is None:
+        return True
+    return tool in lineage.tools or (tool == LOAD_SKILL and not lineage.judges)
 
 
 def list_allowed_tools(tools: Sequence[str], skills: Sequence[Skill], known: Toolbox) -> Sequence[str]:

@@ -143,7 +143,7 @@ async def _begin_child(item: ReadyCall, run: OwnedRun, deps: ChildDeps) -> tuple
     agent = apply_order(await _find_agent(role, order, state, deps), state.agent, order)
     deps.models.resolve(agent.model, agent.provider)
     wanted_tools = _select_tools(agent.tools, deps)
-    lineage = make_lineage(state, item.call.call_id, role)
+    lineage = make_lineage(state, item.call.call_id, role, None if role == "spawn" else agent.name)
     session = await _find_session(agent.name, run, deps) if role == "send" else SessionId(run.worker.ids("ses"))
     seconds_left = None if state.deadline is None else max(1.0, state.deadline - run.worker.clock.now())
     timeout_seconds = deps.timeouts.agents or None

@@ -124,7 +124,8 @@ async def _prepare(call: Call, run: OwnedRun, deps: ToolDeps) -> ReadyCall:
         if tool.spec.asks_a_person:
             raise _make_question(call, arguments, run)
         subjects = await assess_subjects(call, tool, arguments, run, deps)
-        if subjects.caution is not None or subjects.concern is not None or not permits_everything(run.state):
+        is_cautious = subjects.caution is not None or subjects.concern is not None
+        if is_cautious or not permits_everything(run.state, tool.spec):
             await _check_permission(call, tool, subjects, text, run, deps)
         files = await take_fingerprints(call, tool, arguments, run, deps)
         return _make_ready(call, tool, text, arguments, files, run)

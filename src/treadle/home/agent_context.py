@@ -51,9 +51,12 @@ class HomeAgentContext:
     def guidance(self, agent: AgentSpec, tools: Sequence[ToolSpec]) -> str:
         if not tools:
             return ""
-        if not any("workspace" in tool.needs for tool in tools):
-            return NO_INVENTION
-        return f"Your working folder is {self._home.workspace_path(agent)}. {NO_INVENTION}"
+        parts: list[str] = []
+        if any("workspace" in tool.needs for tool in tools):
+            parts.append(f"Your working folder is {self._home.workspace_path(agent)}.")
+        if agent.agents and any(tool.delegates is not None for tool in tools):
+            parts.append(f"Agents that you can give tasks to: {', '.join(agent.agents)}.")
+        return " ".join((*parts, NO_INVENTION))
 
     def load(self, agent: AgentSpec, name: str, file: str | None = None) -> str:
         return self._skills.load(name, agent.skills, self._home.workspace(agent), file)

@@ -46,6 +46,11 @@ class ApprovalView(Struct, frozen=True):
     """The folder in which its run works, and its workspace. Null: it is not known, or the caller is not an
     administrator."""
 
+    @property
+    def named_arguments(self) -> dict[str, Any]:
+        """The arguments by their names."""
+        return msgspec.json.decode(self.arguments, type=dict[str, Any])
+
 
 class ListApprovals(Struct, frozen=True, forbid_unknown_fields=True):
     run_id: RunId | None = None

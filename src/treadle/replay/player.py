@@ -317,8 +317,8 @@ def _is_ruled_on(data: e.EventData, state: RunState) -> bool:
     match data:
         case e.ApprovalRequested():
             return True
-        case e.ToolCallStart() | e.ToolCallError(kind="denied"):
-            return not permits_everything(state)
+        case e.ToolCallStart(name=name) | e.ToolCallError(name=name, kind="denied"):
+            return name not in state.tools or not permits_everything(state, state.tools[name])
         case _:
             return False
 

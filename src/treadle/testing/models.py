@@ -65,7 +65,8 @@ class Silence(Struct, frozen=True):
     text: str = ""
 
 
-ScriptStep = ScriptedReply | ScriptedFailure | Silence
+ScriptStep = ScriptedReply | ScriptedFailure | Silence | ToolUse | str
+"""A string is a reply with this text, and a call a reply with this call."""
 LateStep = Callable[[ModelRequest], ScriptStep]
 """A step that depends on the request, for example on the result of a tool."""
 
@@ -99,7 +100,7 @@ class ScriptedModel:
         if not self._script:
             raise AssertionError(f"request {number} is not in the script, which ended before it")
         planned = self._script.pop(0)
-        step = planned if isinstance(planned, ScriptedReply | ScriptedFailure | Silence) else planned(request)
+        step = planned(request) if callable(planned) else planned
         if isinstance(step, ScriptedReply) and step.check is not None:
             step.check(request)
         return await perform(step, show)
@@ -131,6 +132,13 @@ class FunctionModel:
 
 async def perform(step: ScriptStep, show: Show, pause: Callable[[], float] = lambda: 0.0) -> Completed | Failed:
     """Reply with a step of a script as a model would, with `pause` seconds before each piece."""
+    match step:
+        case str():
+            step = say(step)
+        case ToolUse():
+            step = ask(step)
+        case _:
+            pass
     if isinstance(step, ScriptedReply) and step.thinking:
         await asyncio.sleep(pause())
         show(ReasoningDelta(step.thinking))

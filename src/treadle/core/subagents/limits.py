@@ -17,7 +17,8 @@ from treadle.domain.schedules import Heartbeat
 _STRICTNESS: dict[SandboxMode, int] = {"off": 0, "auto": 1, "required": 2}
 
 
-def make_lineage(parent: RunState, call_id: str, role: Role) -> Lineage:
+def make_lineage(parent: RunState, call_id: str, role: Role, agent: str | None = None) -> Lineage:
+    """Return the lineage of a child run of an agent (None: a copy of the parent's, or an evaluator)."""
     above = parent.lineage
     return Lineage(
         root=parent.root,
@@ -25,13 +26,22 @@ def make_lineage(parent: RunState, call_id: str, role: Role) -> Lineage:
         call_id=call_id,
         role=role,
         agents=(*(() if above is None else above.agents), parent.agent.name),
-        tools=() if role in EVALUATOR_ROLES else tuple(parent.tools),
+        tools=_list_inherited_tools(parent, role, agent),
         approvals=(*(() if above is None else above.approvals), parent.agent.approvals),
         ceilings=parent.tree.ceilings,
         quotas=_inherited_quotas(parent),
         steps_before=(0 if above is None else above.steps_before) + parent.steps_of_tree,
         above=(*(() if above is None else above.above), Ancestor(parent.origin.run_id, call_id)),
     )
+
+
+def _list_inherited_tools(parent: RunState, role: Role, agent: str | None) -> tuple[str, ...] | None:
+    """Return the tools that a child run may have at most, or None for those of its agent."""
+    if role in EVALUATOR_ROLES:
+        return ()
+    if agent in parent.agent.agents:
+        return None if parent.lineage is None else parent.lineage.tools
+    return tuple(parent.tools)
 
 
 def detach_lineage(lineage: Lineage, run_id: RunId) -> Lineage:

@@ -71,9 +71,12 @@ def extend_rules(queued: RunQueued, rule: ApprovalRule) -> tuple[ApprovalRules, 
     return _select_rules(every, NO_WORKSPACE if queued.workspace is None else queued.workspace.id)
 
 
-def permits_everything(state: RunState) -> bool:
-    """Return whether the rules never ask or refuse. Tools may still be cautious themselves."""
-    return all(rules.default == "auto" and not rules.rules for rules in effective_rules(state))
+def permits_everything(state: RunState, spec: ToolSpec) -> bool:
+    """Return whether neither the rules nor the declaration of a tool ask or refuse. The tool may still be cautious
+    itself."""
+    return not spec.needs_approval and all(
+        rules.default == "auto" and not rules.rules for rules in effective_rules(state)
+    )
 
 
 def rule_on_call(state: RunState, spec: ToolSpec, subjects: Subjects, grants: Sequence[Grant] = ()) -> Ruling:
@@ -104,7 +107,7 @@ def apply_rules(
         if concern is not None and concern.overrides_rules
         else []
     )
-    fallback = _make_default_ruling(approvals, spec.name, concern)
+    fallback = _make_default_ruling(approvals, spec, concern)
     for part in _list_parts(subjects):
         names = spec.names if part.acts_as is None else (spec.name, part.acts_as)
         applicable = rules if part.acts_as is None else _select_tool_rules(rules, names)
@@ -237,11 +240,13 @@ def _explain_uncovered(rules: Sequence[ApprovalRule], parts: Sequence[_Part]) ->
     return ""
 
 
-def _make_default_ruling(approvals: ApprovalRules, tool: str, concern: Concern | None) -> Ruling:
+def _make_default_ruling(approvals: ApprovalRules, spec: ToolSpec, concern: Concern | None) -> Ruling:
     """Return the ruling if no rule matches. A call that no sandbox confines is never permitted by default."""
     if concern is not None and concern.kind == "unconfined" and approvals.default == "auto":
         return Ruling("ask", concern.reason, is_by_concern=True)
-    return Ruling(approvals.default, f"`{tool}` is on {approvals.default} by default")
+    if spec.needs_approval and approvals.default == "auto":
+        return Ruling("ask", f"`{spec.name}` needs an approval, as its code declares")
+    return Ruling(approvals.default, f"`{spec.name}` is on {approvals.default} by default")
 
 
 def _rule_on_part(

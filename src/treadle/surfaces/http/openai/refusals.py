@@ -35,7 +35,7 @@ class Unsupported(InvalidParameterValue):
         super().__init__(param, f"`{param}` is not supported for agents: {why}", "UnsupportedParameter")
 
 
-class RunFailed(Refusal):
+class NoAnswer(Refusal):
     """The run ended without an answer."""
 
     final = True
@@ -46,6 +46,6 @@ class RunFailed(Refusal):
         super().__init__(OUTCOME_STATUS.get(end.outcome, 500), end.outcome, " ".join(filter(None, words)))
 
 
-def find_run_failure(run_id: RunId, end: RunEnd) -> RunFailed | None:
+def find_run_failure(run_id: RunId, end: RunEnd) -> NoAnswer | None:
     """Return the failure of a run, or None if it has an answer."""
-    return None if end.outcome in ANSWERED_OUTCOMES else RunFailed(run_id, end)
+    return None if end.outcome in ANSWERED_OUTCOMES else NoAnswer(run_id, end)

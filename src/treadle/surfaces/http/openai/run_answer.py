@@ -182,7 +182,7 @@ async def find_open_session(session_id: str, request: ApiRequest) -> SessionId:
 
 
 async def wait_for_answer(answer: RunAnswer, request: ApiRequest) -> Ended | Waiting:
-    """Return how the run ended, or what it waits for. Raise RunFailed if it failed."""
+    """Return how the run ended, or what it waits for. Raise NoAnswer if it failed."""
     match await _finish_while_connected(answer.outcome(), answer, request):
         case Ended(end) if (failure := find_run_failure(answer.run_id, end)) is not None:
             raise failure
