@@ -4,6 +4,7 @@ import asyncio
 from inspect import signature
 from operator import methodcaller
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.json import encode
@@ -18,6 +19,7 @@ from treadle.api.run_methods import RunMethods
 from treadle.domain.errors import UnknownRun, UsageError
 from treadle.domain.events import Token
 from treadle.operations import sessions
+from treadle.operations.requested_run import Overrides
 
 
 async def test_an_async_client_runs_streams_and_lists(tmp_path: Path) -> None:
@@ -105,7 +107,7 @@ def test_a_program_moves_to_a_server_by_changing_one_line() -> None:
     for name in shared:
         parameters = list(signature(getattr(RunMethods, name)).parameters.values())
         assert list(signature(getattr(sync, name)).parameters.values()) == parameters, name
-    for name in ("submit", "run", "stream", "stream_text", "wait", "events", "fork"):
+    for name in ("submit", "run", "stream", "stream_text", "stream_output", "wait", "events", "fork"):
         assert hasattr(here, name), name
         assert hasattr(there, name), name
         assert hasattr(sync, name), name
@@ -138,3 +140,23 @@ async def test_an_engine_and_a_client_read_the_same(tmp_path: Path) -> None:
             methodcaller("list_questions", result.run_id),
         ):
             assert encode(await read(client)) == encode(await read(web.engine)), read
+
+
+async def test_clients_stream_the_answer_of_an_agent_with_an_output(tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}
+    wanted = Overrides(output=schema)
+    answer = says('{"title": "Looms"}')
+    async with (
+        serve_home(tmp_path, answer, answer, says("Looms.")) as web,
+        treadle.AsyncClient(web.url, token=web.token) as client,
+    ):
+        stream = client.stream_output("one", "First?", overrides=wanted)
+        assert [value async for value in stream][-1] == {"title": "Looms"}
+        assert stream.result.outcome == "completed"
+
+        def work() -> list[Any]:
+            with treadle.Client(web.url, token=web.token) as sync:
+                return list(sync.stream_output("one", "Second?", overrides=wanted))
+
+        assert (await asyncio.to_thread(work))[-1] == {"title": "Looms"}
+        assert [value async for value in client.stream_output("one", "Third?")] == []

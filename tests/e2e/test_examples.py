@@ -15,7 +15,12 @@ from tests.surfaces.http.served_home import serve_home
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PRINTED = {
     "tool_and_agent.py": ["completed It is 24.5 degrees."],
-    "structured_output.py": ["Article(title='Looms', tags=['craft'])", "Point(x=1.5, y=2.0)", "name='Ada' age=36"],
+    "structured_output.py": [
+        "Article(title='Looms', tags=['craft'])",
+        "Point(x=1.5, y=2.0)",
+        "name='Ada' age=36",
+        "whole: Article(title='Looms and their weavers', tags=['craft', 'history'])",
+    ],
     "stream_to_page.py": ['data: "Threads"', 'data: " silence."', "event: end"],
     "approvals.py": ["Version 1.2 is on the test system.", "denied: ['deploy']"],
     "sub_agents.py": ["According to my researcher: before the year 1000, in China."],

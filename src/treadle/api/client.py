@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from treadle.api.result import (
     OpenQuestion,
@@ -17,7 +17,7 @@ from treadle.api.result import (
     make_waiting_result,
 )
 from treadle.api.run_methods import RunMethods
-from treadle.api.streams import RunStream, read_text
+from treadle.api.streams import RunStream, read_output, read_text
 from treadle.bootstrap.databases import find_owner
 from treadle.config.home import Home
 from treadle.domain.envelope import Event
@@ -176,6 +176,16 @@ class AsyncClient(RunMethods):
         It ends when the run ends or waits for people: `result` of the stream says which."""
         start = partial(self.submit, agent, message, session=session, overrides=overrides)
         return RunStream(start, lambda run_id: read_text(self._events_until_paused(run_id)), self.wait)
+
+    def stream_output(
+        self, agent: str, message: str, *, session: str | None = None, overrides: Overrides | None = None
+    ) -> RunStream[Any]:
+        """Send a message to an agent with an `output` and yield its answer while it is written: plain lists and
+        dictionaries that grow. The last one is the whole answer.
+
+        Do not change the values: they share their parts. Without an `output` there are none."""
+        start = partial(self.submit, agent, message, session=session, overrides=overrides)
+        return RunStream(start, lambda run_id: read_output(self._events_until_paused(run_id)), self.wait)
 
     async def _events_until_paused(self, run_id: RunId) -> AsyncGenerator[Event, None]:
         async with aclosing(self.events(run_id)) as events:

@@ -43,7 +43,7 @@ from treadle.api.result import (
     make_waiting_result,
 )
 from treadle.api.run_methods import RunMethods
-from treadle.api.streams import Piece, RunStream, read_text
+from treadle.api.streams import Piece, RunStream, read_output, read_text
 from treadle.bootstrap.engine import EngineParts
 from treadle.bootstrap.engine_config import EngineConfig
 from treadle.bootstrap.engine_setup import configure_engine
@@ -292,6 +292,29 @@ class Engine(RunMethods):
 
         return self._open_stream(agent, message, options, read)
 
+    def stream_output(
+        self,
+        agent: Agent[Output] | AgentSpec | str,
+        message: str,
+        *,
+        on_approval: OnApproval | None = None,
+        on_clarify: OnClarify | None = None,
+        **options: Unpack[RunOptions],
+    ) -> RunStream[Any, Output]:
+        """Run an agent with an `output` and yield its answer while it is written: plain lists and dictionaries that
+        grow. The last one is the whole answer, which `result.output` of the stream holds as the type.
+
+            async for article in engine.stream_output(writer, "Write about looms."):
+                print(article.get("title"))
+
+        Do not change the values: they share their parts. An answer that does not fit the schema is followed by the
+        next one, from its beginning. It ends when the run ends or waits for people."""
+
+        def read(run_id: RunId) -> AsyncGenerator[Any, None]:
+            return read_output(self._events_until_paused(run_id, on_approval, on_clarify))
+
+        return self._open_stream(agent, message, options, read, needs_output=True)
+
     def stream_items(
         self, agent: Agent[Output] | AgentSpec | str, message: str, **options: Unpack[RunOptions]
     ) -> "RunStream[Item, Output]":
@@ -305,8 +328,14 @@ class Engine(RunMethods):
         message: str,
         options: RunOptions,
         read: Callable[[RunId], AsyncGenerator[Piece, None]],
+        *,
+        needs_output: bool = False,
     ) -> RunStream[Piece, Output]:
         async def start() -> RunId:
+            if needs_output and find_output_type(self._find_agent(agent), options) is None:
+                raise UsageError(
+                    "The agent has no `output`, so there is no value to stream. Set `output`, or use `stream_text`."
+                )
             return (await self._submit(agent, message, options)).run_id
 
         async def finish(run_id: RunId) -> Result[Output]:
@@ -451,6 +480,20 @@ class Engine(RunMethods):
     ) -> Iterator[str]:
         """Run an agent and yield the text that the model writes. The engine must be open, by `with`."""
         stream = self.stream_text(agent, message, on_approval=on_approval, on_clarify=on_clarify, **options)
+        return self._open_thread.iterate(stream)
+
+    def stream_output_sync(
+        self,
+        agent: Agent[Any] | AgentSpec | str,
+        message: str,
+        *,
+        on_approval: OnApproval | None = None,
+        on_clarify: OnClarify | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Iterator[Any]:
+        """Run an agent with an `output` and yield its answer while it is written, as `stream_output` does. The
+        engine must be open, by `with`."""
+        stream = self.stream_output(agent, message, on_approval=on_approval, on_clarify=on_clarify, **options)
         return self._open_thread.iterate(stream)
 
     def do_sync(self, work: Coroutine[Any, Any, _Answer]) -> _Answer:

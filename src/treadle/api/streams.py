@@ -1,18 +1,23 @@
 """Runs that a program reads while they work."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from typing import Any, Generic, NoReturn, Self
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any, Final, Generic, NoReturn, Self
 
+import msgspec
 from typing_extensions import TypeVar
 
 from treadle.api.result import Output, Result
 from treadle.domain.envelope import Event
 from treadle.domain.errors import UsageError
-from treadle.domain.events import AttemptReset, LlmRequest, LlmResponse, Token
+from treadle.domain.events import AttemptReset, Continuation, EventData, LlmRequest, LlmResponse, RunEnd, Token
 from treadle.domain.ids import RunId
-from treadle.domain.messages import Text
+from treadle.domain.messages import Part, Text
+from treadle.domain.partial_json import PartialJson
 
 Piece = TypeVar("Piece", default=Any)
+COPIES_PER_CHARACTER: Final = 128
+"""How many characters, items and keys may be copied for one new character of an answer that is streamed."""
+_NOTHING: Final = object()
 
 
 class RunStream(AsyncIterator[Piece], Generic[Piece, Output]):
@@ -35,6 +40,8 @@ class RunStream(AsyncIterator[Piece], Generic[Piece, Output]):
             async for item in engine.stream_items(agent, "Hello again."):
                 if isinstance(item, treadle.AnswerItem):
                     print(item.text)
+            async for value in engine.stream_output(agent, "Name three looms.", output=list[str]):
+                print(value)
     """
 
     def __init__(
@@ -99,27 +106,118 @@ class RunStream(AsyncIterator[Piece], Generic[Piece, Output]):
         self._result = await self._finish(run_id)
 
 
+class _ReplyText:
+    """Follows what the model writes, reply by reply. Text that was written before the reader came arrives with the
+    whole reply."""
+
+    def __init__(self) -> None:
+        self._written = 0
+
+    def read(self, data: EventData) -> str:
+        """Return the text that an event adds to the reply. A request begins the next one, a reset the same."""
+        new = ""
+        match data:
+            case Token(offset=offset, text=text) if offset <= self._written:
+                new = text[self._written - offset :]
+            case LlmResponse(parts=parts):
+                new = _join_text(parts)[self._written :]
+            case LlmRequest() | AttemptReset():
+                self._written = 0
+            case _:
+                pass
+        self._written += len(new)
+        return new
+
+
+def _join_text(parts: Iterable[Part]) -> str:
+    return "".join([part.text for part in parts if isinstance(part, Text)])
+
+
 async def read_text(events: AsyncGenerator[Event, None]) -> AsyncGenerator[str, None]:
     """Yield what the model writes. An empty line separates its replies, and a reply that it begins again.
 
     Text that was written before the reader came follows with the whole reply."""
     is_separate = has_written = False
-    written = 0
+    reply = _ReplyText()
     try:
         async for event in events:
-            new = ""
-            match event.data:
-                case Token(offset=offset, text=text) if offset <= written:
-                    new = text[written - offset :]
-                case LlmResponse(parts=parts):
-                    new = "".join([part.text for part in parts if isinstance(part, Text)])[written:]
-                case LlmRequest() | AttemptReset():
-                    is_separate, written = has_written, 0
-                case _:
-                    pass
-            if new:
+            if isinstance(event.data, LlmRequest | AttemptReset):
+                is_separate = has_written
+            if new := reply.read(event.data):
                 yield f"\n\n{new}" if is_separate else new
                 is_separate, has_written = False, True
-                written += len(new)
     finally:
         await events.aclose()
+
+
+async def read_output(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Any, None]:
+    """Yield the answer of a run as a JSON value that grows, each one different from the one before. The last one is
+    the whole answer.
+
+    The cost grows with the length of the answer only: the longer an answer is, the more text comes between two of
+    its values."""
+    answer = _GrowingAnswer()
+    try:
+        async for event in events:
+            if answer.read(event.data):
+                yield answer.value
+    finally:
+        await events.aclose()
+
+
+class _GrowingAnswer:
+    """The answer that the model is writing. A reply after a tool call or a refused answer begins a new one; a reply
+    that continues one that was cut does not."""
+
+    def __init__(self) -> None:
+        self.value: Any = _NOTHING
+        """The latest value."""
+        self._reply = _ReplyText()
+        self._json = PartialJson()
+        self._earlier = self._cut = ""
+        """The replies that this one continues, and those with this one."""
+        self._new_characters = 0
+
+    def read(self, data: EventData) -> bool:
+        """Read an event. Return whether there is another value."""
+        if isinstance(data, RunEnd):
+            return data.outcome == "completed" and self._end(data.text)
+        if isinstance(data, LlmRequest | AttemptReset):
+            self._begin()
+        new = self._reply.read(data)
+        if isinstance(data, LlmResponse):
+            self._cut = self._earlier + _join_text(data.parts)
+            self._earlier = ""
+        elif isinstance(data, Continuation):
+            self._earlier = self._cut
+        self._json.feed(new)
+        self._new_characters += len(new)
+        return bool(new) and self._is_due and self._show_part()
+
+    def _begin(self) -> None:
+        self._json = PartialJson()
+        self._json.feed(self._earlier)
+        self._new_characters = 0
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether enough text is new to pay for another value."""
+        return self._new_characters * COPIES_PER_CHARACTER >= self._json.cost
+
+    def _show_part(self) -> bool:
+        """Show a part of a string, a list or an object: a reply that begins with a number may be plain text."""
+        value = self._json.copy()
+        return isinstance(value, str | list | dict) and self._update(value)
+
+    def _update(self, value: Any) -> bool:
+        self._new_characters = 0
+        if self.value is not _NOTHING and value == self.value:
+            return False
+        self.value = value
+        return True
+
+    def _end(self, text: str) -> bool:
+        try:
+            return self._update(msgspec.json.decode(text))
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            return False  # a session command, or an agent without an output

@@ -127,6 +127,14 @@ class Client:
         stream = self._client.stream_text(agent, message, session=session, overrides=overrides)
         return self._open_thread.iterate(stream)
 
+    def stream_output(
+        self, agent: str, message: str, *, session: str | None = None, overrides: Overrides | None = None
+    ) -> Iterator[Any]:
+        """Send a message to an agent with an `output` and yield its answer while it is written: plain lists and
+        dictionaries that grow. The last one is the whole answer."""
+        stream = self._client.stream_output(agent, message, session=session, overrides=overrides)
+        return self._open_thread.iterate(stream)
+
     def wait(self, run_id: str, *, until: Until = "asked") -> Result:
         """Wait until a run ends, or until it waits for people, and return its result."""
         return self._do(self._client.wait(run_id, until=until))

@@ -33,6 +33,7 @@ def make_fork(state: RunState, events: Iterable[Event], request: e.LlmRequest) -
         measured=_read_measured(state),
         route=_find_first_route(event_list) if state.agent.routing is not None else "",
         plain=state.attempts.plain and not state.attempts.fallbacks_used,
+        unconstrained=state.attempts.unconstrained and not state.attempts.fallbacks_used,
         recalled=_find_system_memories(event_list),
         notes="" if start is None else start.notes,
         workspace="" if start is None else start.workspace,

@@ -23,10 +23,12 @@ def plan_retry(
     """Return the retry after a failure, or None. `chance` is a number from 0 to 1.
 
     A delay that the provider requested is honoured in full, up to the maximum that the agent allows; otherwise the
-    agent's schedule applies. A retry with another key, with a lower reply limit, or once with the plainest form of
-    the transcript happens at once."""
+    agent's schedule applies. A retry with another key, without the output schema, with a lower reply limit, or once
+    with the plainest form of the transcript happens at once."""
     if error.next_key and state.attempts.keys_tried < MAX_KEYS:
         return LlmRetry(error.step, error.attempt, now, 0)
+    if error.refuses_schema and not state.attempts.unconstrained:
+        return LlmRetry(error.step, error.attempt, now, 0, unconstrained=True)
     if error.repair and error.wants_reasoning:
         return None if state.attempts.filled else LlmRetry(error.step, error.attempt, now, 0, filled=True)
     if error.longest_reply is not None and is_lower_reply_limit(state, error.longest_reply):

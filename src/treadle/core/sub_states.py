@@ -121,6 +121,8 @@ class AttemptState:
     """Reasoning is no longer sent back."""
     filled: bool = False
     """A placeholder replaces missing reasoning, because the provider rejected the transcript without it."""
+    unconstrained: bool = False
+    """Requests no longer carry the output schema, because the provider rejected it."""
     request: int = 0
     """Sequence of the latest `llm_request`."""
     in_flight: bool = False

@@ -19,6 +19,9 @@ text, which is read for allowed tools only."""
 ReasoningBack = Literal["never", "tool_loop", "always"]
 """When reasoning is sent back. `tool_loop`: with the calls that it led to and the reply to their results, for as
 long as these are in the transcript. `always`: with every reply. It is never sent to another provider or model."""
+StructuredOutput = Literal["never", "without_tools", "always"]
+"""When a request carries the output schema, so that the provider constrains the reply. `without_tools`: only if no
+tool may be called. `always`: with tools too. The schema is in the prompt in any case."""
 CallDialect = Literal["hermes", "deepseek", "kimi", "llama", "mistral"]
 """How a model writes a call as text instead of in the wire format. Qwen and others use `hermes`."""
 
@@ -104,6 +107,8 @@ class Profile(Struct, frozen=True, omit_defaults=True):
     """Its chat template rejects consecutive user messages, so they are sent as one."""
     call_dialect: CallDialect | None = None
     """Its server leaves calls in the text of the reply, so they are parsed there, in this dialect."""
+    structured_output: StructuredOutput = "never"
+    """When its server accepts the output schema with a request."""
     image_results: bool = False
     """It sees images, so those in tool results are sent in the `chat_completions` format, in a user message after
     the results. The other formats send them in the results."""
@@ -157,6 +162,9 @@ class ModelFacts(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     """The chat template of the model rejects two user messages in a row; they are sent as one."""
     call_dialect: CallDialect | None = None
     """The server leaves tool calls in the text of the reply; they are read there in this dialect."""
+    structured_output: StructuredOutput | None = None
+    """When requests carry the output schema of an agent, so that the provider constrains the answer: `never`,
+    `without_tools` (only if no tool may be called), or `always`. Null: what the catalog knows, else `never`."""
     image_results: bool | None = None
     """The model sees images: those that tools return are sent to it in chat completions."""
     parameters: int | None = None

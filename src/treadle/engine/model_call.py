@@ -189,7 +189,7 @@ class Attempt:
 
     def _make_error(self, failed: Failed) -> tuple[EventData, ...]:
         state = self._run.state
-        guessed = failed.unclear and not failed.compact and may_be_too_long(state)
+        guessed = failed.unclear and not (failed.compact or failed.refuses_schema) and may_be_too_long(state)
         error = LlmError(
             step=state.step.number,
             attempt=self._number,
@@ -205,6 +205,7 @@ class Attempt:
             next_key=failed.next_key,
             next_model=failed.next_model,
             wants_reasoning=failed.wants_reasoning,
+            refuses_schema=failed.refuses_schema,
             once=failed.once,
             longest_reply=failed.longest_reply,
             guessed=guessed,

@@ -10,6 +10,7 @@ import msgspec
 
 from treadle.domain.models import Effort, ModelFacts, Profile, ReasoningBack
 from treadle.domain.providers import ProviderConfig
+from treadle.models.structured_output import find_structured_output
 
 _BUDGET_THINKING_MODELS = re.compile(r"claude-(?:[23]|4-|(?:opus|sonnet|haiku)-4(?:-[015])?(?:$|[-@]\d{8}))")
 """Models whose thinking is limited by a token budget. Later models take an effort level."""
@@ -173,6 +174,7 @@ def _conversation_profile(model: str, config: ProviderConfig) -> Profile:
     return Profile(
         reasoning_back=back,
         alternating_roles=_ALTERNATING_ROLE_MODELS.search(model) is not None,
+        structured_output=find_structured_output(model, config),
         image_results=_VISION_MODELS.search(model) is not None,
         patches=_PATCH_MODELS.search(model) is not None,
         parameters=find_parameters(model),

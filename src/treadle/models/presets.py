@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from treadle.domain.providers import ProviderConfig
-
-_OLLAMA_PORT = 11434
+from treadle.models.structured_output import OLLAMA_PORT
 
 
 def build_presets(environment: Mapping[str, str]) -> dict[str, ProviderConfig]:
@@ -32,5 +31,5 @@ def _ollama_url(host: str) -> str:
         name = "127.0.0.1"
     if ":" in name:
         name = f"[{name}]"
-    port = url.port or (None if has_scheme else _OLLAMA_PORT)
+    port = url.port or (None if has_scheme else OLLAMA_PORT)
     return f"{url.scheme}://{name}{f':{port}' if port else ''}{url.path}/v1"

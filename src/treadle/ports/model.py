@@ -1,7 +1,7 @@
 """A model takes a conversation and streams a reply that ends `Completed` or `Failed`."""
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Literal, Protocol
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
@@ -20,11 +20,13 @@ class Preamble:
     """The instructions and tools before the conversation. They do not change during a run, so their encoding is
     cached per wire format."""
 
-    __slots__ = ("_wire", "system", "tools")
+    __slots__ = ("_wire", "output", "system", "tools")
 
-    def __init__(self, system: str, tools: tuple[ToolSpec, ...]) -> None:
+    def __init__(self, system: str, tools: tuple[ToolSpec, ...], output: Mapping[str, Any] | None = None) -> None:
         self.system = system
         self.tools = tools
+        self.output = output
+        """The JSON Schema of the answer, which is also in the instructions."""
         self._wire: dict[str, bytes] = {}
 
     def encode_as(self, wire_format: str, encode: Callable[["Preamble"], bytes]) -> bytes:
@@ -70,6 +72,8 @@ class ModelRequest(Struct, frozen=True):
     """Send no reasoning back, because the provider refused the conversation with it."""
     filled: bool = False
     """Send a blank where reasoning is missing, because the provider refused the conversation without it."""
+    constrained: bool = False
+    """Have the provider constrain the reply by the output schema of the preamble, if the format can express it."""
     max_calls: int = DEFAULT_MAX_CALLS
     """Maximum tool calls of the reply. An adapter drops further calls while they arrive, and counts them."""
 
@@ -133,6 +137,8 @@ class Failed(Struct, frozen=True):
     """Another model may be able to answer."""
     wants_reasoning: bool = False
     """The provider rejected the conversation because reasoning is missing."""
+    refuses_schema: bool = False
+    """The provider rejected the request because it carried an output schema."""
     once: bool = False
     """A retry may help, but only once."""
     longest_reply: int | None = None

@@ -241,6 +241,7 @@ class RecordedModel:
             next_key=data.next_key,
             next_model=data.next_model,
             wants_reasoning=data.wants_reasoning,
+            refuses_schema=data.refuses_schema,
             once=data.once,
             longest_reply=data.longest_reply,
             unclear=data.guessed,

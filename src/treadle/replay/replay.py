@@ -118,4 +118,5 @@ def _project(recorded: Recorded, position: int, request: LlmRequest) -> dict[str
         "messages": list(sent.conversation.messages),
         "settings": sent.settings,
         "tool_choice": sent.tool_choice,
+        "constrained": sent.constrained,
     }

@@ -50,7 +50,9 @@ def make_preamble(
         )
     if agent.loop.final_marker is not None:
         sections.append(f"When you are done, end your answer with {agent.loop.final_marker}")
-    return Preamble("\n\n".join(section for section in sections if section), tools)
+    # With a marker at its end, an answer is not the JSON value alone, to which a provider would constrain it.
+    output = agent.output if agent.loop.final_marker is None else None
+    return Preamble("\n\n".join(section for section in sections if section), tools, output)
 
 
 def estimate_preamble(preamble: Preamble) -> int:
@@ -71,8 +73,20 @@ def project(state: RunState, tools_offered: bool, profile: Profile) -> ModelRequ
         profile=profile,
         plain=state.attempts.plain,
         filled=state.attempts.filled and not state.attempts.plain,
+        constrained=state.prompt.preamble.output is not None and _may_constrain(state, tools_offered, profile),
         max_calls=state.agent.limits.max_calls,
     )
+
+
+def _may_constrain(state: RunState, tools_offered: bool, profile: Profile) -> bool:
+    """Return whether the provider may constrain the reply by the output schema. The rest of an answer that was cut
+    does not fit the schema, and neither does a tool call that the model has to write as text."""
+    when = profile.structured_output
+    if when == "never" or state.attempts.unconstrained or state.guards.continuations:
+        return False
+    if not (tools_offered and state.prompt.preamble.tools):
+        return True
+    return when == "always" and profile.tools == "native"
 
 
 def effective_settings(state: RunState) -> ModelSettings:

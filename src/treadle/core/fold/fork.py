@@ -12,6 +12,7 @@ def _on_run_forked(state: RunState, data: e.RunForked) -> None:
     state.submitted_text = data.asked
     state.context.tasks = [messages[index] for index in data.tasks if index < len(messages)]
     state.attempts.route, state.attempts.plain, state.prompt.recalled = data.route, data.plain, data.recalled
+    state.attempts.unconstrained = data.unconstrained
     if data.workspace:
         state.prompt.session_notes = (data.workspace, data.notes)
     for turn in data.calls:

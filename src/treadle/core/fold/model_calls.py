@@ -120,7 +120,7 @@ def _on_llm_error(state: RunState, data: e.LlmError) -> None:
     state.guards.suspicion.finish(MODEL_CALL)
     if data.next_key and state.attempts.keys_tried < MAX_KEYS:
         state.attempts.keys_tried += 1
-    elif not data.repair and data.longest_reply is None:  # those are retried once
+    elif not (data.repair or data.refuses_schema) and data.longest_reply is None:  # those are retried once
         state.attempts.failures += 1
     state.context.has_guessed_overflow = state.context.has_guessed_overflow or data.guessed
     if data.compact:
@@ -135,6 +135,7 @@ def _on_llm_retry(state: RunState, data: e.LlmRetry) -> None:
     state.attempts.failure, state.attempts.retry_at = None, data.wake_at
     state.attempts.plain = (state.attempts.plain or data.plain) and not data.filled
     state.attempts.filled = state.attempts.filled or data.filled
+    state.attempts.unconstrained = state.attempts.unconstrained or data.unconstrained
     if data.longest_reply is not None:
         state.attempts.longest_reply = data.longest_reply
 
@@ -145,7 +146,7 @@ def _on_llm_fallback(state: RunState, data: e.LlmFallback) -> None:
     state.model = None
     context.ceiling, context.stages_used, context.has_guessed_overflow = None, set(), False
     attempts.route, attempts.longest_reply = data.to, None
-    attempts.plain = attempts.filled = attempts.has_retried_once = False
+    attempts.plain = attempts.filled = attempts.unconstrained = attempts.has_retried_once = False
     attempts.fallbacks_used += 1
     attempts.failures = attempts.keys_tried = 0
     attempts.failure = attempts.retry_at = None

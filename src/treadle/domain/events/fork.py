@@ -81,6 +81,8 @@ class RunForked(EventData, frozen=True):
     """The name that its model was resolved from; empty: it is resolved anew."""
     plain: bool = False
     """No reasoning is sent back, because the provider rejected it."""
+    unconstrained: bool = False
+    """Requests do not carry the output schema, because the provider rejected it."""
     recalled: str = ""
     """The memories in its system prompt."""
     notes: str = ""

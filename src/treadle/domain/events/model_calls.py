@@ -107,6 +107,8 @@ class LlmError(EventData, frozen=True):
     """A fallback model may succeed."""
     wants_reasoning: bool = False
     """The provider rejects the conversation because reasoning is missing."""
+    refuses_schema: bool = False
+    """The provider rejects the request because it carries the output schema."""
     once: bool = False
     """A single retry may help."""
     longest_reply: int | None = None
@@ -133,6 +135,8 @@ class LlmRetry(EventData, frozen=True):
     """From now on requests have no reasoning: the provider rejected the conversation with it."""
     filled: bool = False
     """From now on requests have a blank where reasoning is missing: the provider rejected them without it."""
+    unconstrained: bool = False
+    """From now on requests do not carry the output schema: the provider rejected it. It is in the prompt."""
     longest_reply: int | None = None
     """From now on replies have at most this many tokens: the provider rejected a higher limit."""
 

@@ -17,6 +17,7 @@ from treadle.models.emulated_tools.reply import EmulatedReply
 from treadle.models.emulated_tools.reply_schema import build_reply_schema
 from treadle.models.emulated_tools.schema_parser import SchemaParser
 from treadle.models.emulated_tools.tool_descriptions import write_instructions
+from treadle.models.formats.output_schema import encode_chat_option
 from treadle.models.http.wire import as_arguments, encode
 from treadle.ports.model import Conversation, ModelRequest, Preamble, ToolChoice
 
@@ -66,6 +67,8 @@ def _encode_options(request: ModelRequest) -> bytes:
         choice = request.tool_choice
         key = f"chat_completions/schema/{choice}"
         encoded += request.preamble.encode_as(key, lambda preamble: _encode_format(preamble, choice))
+    elif request.constrained:
+        encoded += encode_chat_option(request.preamble)
     return encoded
 
 

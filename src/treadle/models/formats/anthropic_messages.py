@@ -8,8 +8,11 @@ one more mark; the model does not see marks."""
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
+
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse
 from treadle.models.formats.anthropic_reply import AnthropicReply
+from treadle.models.formats.output_schema import encode_anthropic_format
 from treadle.models.formats.reasoning_return import REASONING_PLACEHOLDER, ReasoningReturn
 from treadle.models.formats.tagged_reply import TaggedReply
 from treadle.models.http.client import WireFormat
@@ -82,6 +85,8 @@ def _build_options(request: ModelRequest) -> dict[str, Any]:
             options["output_config"] = {"effort": request.profile.fit_effort(settings.reasoning)}
         if thinking := _thinking_option(request, min(_THINKING_BUDGETS[settings.reasoning], longest // 2)):
             options["thinking"] = thinking
+    if request.constrained and (format_ := encode_anthropic_format(request.preamble)):
+        options["output_config"] = {**options.get("output_config", {}), "format": msgspec.Raw(format_)}
     if settings.temperature is not None and "thinking" not in options:  # the API accepts only one of the two
         options["temperature"] = settings.temperature
     if request.tool_choice == "none" and request.preamble.tools:

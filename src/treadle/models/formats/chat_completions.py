@@ -7,6 +7,7 @@ one."""
 from treadle.models.emulated_tools import wire_format as emulated_tools
 from treadle.models.formats.chat_messages import ChatMessages, merge_user_messages
 from treadle.models.formats.chat_reply import ChatReply
+from treadle.models.formats.output_schema import encode_chat_option
 from treadle.models.http.client import PartialReply, WireFormat
 from treadle.models.http.wire import encode
 from treadle.ports.model import ModelRequest, Preamble
@@ -25,7 +26,10 @@ def encode_request(request: ModelRequest) -> bytes:
         pieces[first:] = merge_user_messages(pieces[first:])
     if len(pieces) > first and not request.preamble.system:
         pieces[first] = pieces[first].removeprefix(b",")  # it is the first message
-    pieces += (b"]", _encode_options(request), b"}")
+    pieces += (b"]", _encode_options(request))
+    if request.constrained:
+        pieces.append(encode_chat_option(request.preamble))
+    pieces.append(b"}")
     return b"".join(pieces)  # the only copy of the conversation
 
 

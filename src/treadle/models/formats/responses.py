@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse
+from treadle.models.formats.output_schema import encode_responses_option
 from treadle.models.formats.reasoning_return import REASONING_PLACEHOLDER, ReasoningReturn
 from treadle.models.formats.responses_items import make_lists
 from treadle.models.formats.responses_reply import ResponsesReply
@@ -36,7 +37,10 @@ def encode_request(request: ModelRequest) -> bytes:
         first += 1
     if first < len(pieces):
         pieces[first] = pieces[first].removeprefix(b",")  # it is the first item
-    pieces += (b"]", _encode_options(request), b"}")
+    pieces += (b"]", _encode_options(request))
+    if request.constrained:
+        pieces.append(encode_responses_option(request.preamble))
+    pieces.append(b"}")
     return b"".join(pieces)  # the only copy of the conversation
 
 

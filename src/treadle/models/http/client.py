@@ -124,7 +124,12 @@ class ModelClient:
         except (CallFailed, UnusableReply, EventTooLarge, RecursionError) as error:
             from treadle.models.http.reasoning_errors import add_reasoning_repair
 
-            return add_reasoning_repair(self._make_failed(error, call, key, reply, len(body)), request)
+            failed = add_reasoning_repair(self._make_failed(error, call, key, reply, len(body)), request)
+            if not request.constrained:
+                return failed
+            from treadle.models.http.schema_errors import add_schema_repair
+
+            return add_schema_repair(failed, request)
         else:
             return whole
         finally:

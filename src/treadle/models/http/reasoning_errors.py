@@ -31,7 +31,7 @@ def add_reasoning_repair(failed: Failed, request: ModelRequest) -> Failed:
     or the conversation without reasoning, if it carries some and the provider names no other cause."""
     if failed.status not in _STATUSES or failed.kind != "invalid_request":
         return failed
-    if is_reasoning_missing(_remove_model(failed.message, request.model)):
+    if is_reasoning_missing(remove_model(failed.message, request.model)):
         return msgspec.structs.replace(failed, repair=True, wants_reasoning=not request.filled)
     if failed.repair or request.plain or not _carries_reasoning(request):
         return failed
@@ -45,7 +45,7 @@ def is_reasoning_missing(message: str) -> bool:
     return _REASONING.search(message) is not None and _MISSING.search(message) is not None
 
 
-def _remove_model(message: str, model: str) -> str:
+def remove_model(message: str, model: str) -> str:
     """Return a message without the id of the model, which may contain a word such as `thinking`."""
     return re.sub(rf"(?<![\w-]){re.escape(model)}(?![\w-])", "", message)
 

@@ -17,7 +17,7 @@ from treadle.ports.model import Completed, Failed, ModelRequest, Show
 PROVIDER = "local"
 CONTEXT_WINDOW = 8192
 """In tokens, unless `models` in `config.yaml` sets another value. Memory is allocated for the whole window."""
-PROFILE = Profile(CONTEXT_WINDOW, tools="schema", local=True)
+PROFILE = Profile(CONTEXT_WINDOW, tools="schema", structured_output="without_tools", local=True)
 MAX_REPLY_TOKENS = 1024
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import user
-from treadle.domain.models import Profile
+from treadle.domain.models import Profile, StructuredOutput
 from treadle.domain.money import format_amount
 from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble, Resolved
 from treadle.surfaces.cli.command_line import Argument, Group, Option
@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 
 QUESTION = "Reply with the single word: ready"
 SETTINGS = ModelSettings(max_tokens=512)  # models that reason need room to
+_SENT_SCHEMA: dict[StructuredOutput, str] = {
+    "never": "in the prompt",
+    "without_tools": "in the prompt, and with requests without tools",
+    "always": "in the prompt, and with every request",
+}
 group = Group("models")
 
 
@@ -94,6 +99,7 @@ async def show_model(model: ModelArgument, json: Json = False) -> int:
         ("context window", f"{found.profile.context_window:,} tokens ({WINDOW_SOURCES[source]})"),
         ("price", _price(found.profile)),
         ("tools", found.profile.tools),
+        ("output schema", _SENT_SCHEMA[found.profile.structured_output]),
     )
     print_fields(fields, width=15)
     return 0
