@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import msgspec
+from library_reference import library_page
 from msgspec import Struct
 
 from treadle.operations.field_docs import read_field_docs
@@ -28,6 +29,7 @@ def pages() -> dict[str, str]:
         "commands.md": commands_page(),
         "errors.md": errors_page(),
         "events.md": events_page(),
+        "library.md": library_page(_head("Library", "`treadle` and `treadle.testing`")),
         "metrics.md": metrics_page(),
         "routes.md": routes_page(),
         "settings.md": settings_page(),

@@ -3,6 +3,7 @@
 import re
 import runpy
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,15 @@ AVOIDED = re.compile(
 """The worst of the words to avoid."""
 
 
-def generate_pages() -> dict[str, str]:
+@pytest.fixture
+def generated(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The generated pages, by their names."""
+    monkeypatch.setattr(sys, "path", [str(DOCS), *sys.path])
     return runpy.run_path(str(DOCS / "generate.py"))["pages"]()
 
 
-def test_generated_pages_are_current() -> None:
-    for name, text in generate_pages().items():
+def test_generated_pages_are_current(generated: dict[str, str]) -> None:
+    for name, text in generated.items():
         assert (DOCS / "reference" / name).read_text() == text, f"{name}: run `python docs/generate.py`"
 
 
@@ -77,8 +81,8 @@ def test_design_index_lists_every_record() -> None:
     assert [name[:4] for name in records] == [f"{number:04}" for number in range(1, len(records) + 1)]
 
 
-def test_every_setting_is_described() -> None:
-    undescribed = re.findall(r"^\| `(\S+)` \|.*\|  \|$", generate_pages()["settings.md"], re.MULTILINE)
+def test_every_setting_is_described(generated: dict[str, str]) -> None:
+    undescribed = re.findall(r"^\| `(\S+)` \|.*\|  \|$", generated["settings.md"], re.MULTILINE)
     assert undescribed == []
 
 
@@ -88,9 +92,9 @@ def test_every_environment_variable_is_described() -> None:
     assert {name for name in used if f"`{name}`" not in page} == set()
 
 
-def test_every_metric_is_described() -> None:
+def test_every_metric_is_described(generated: dict[str, str]) -> None:
     source = (ROOT / "src" / "treadle" / "telemetry" / "metric_families.py").read_text()
-    page = generate_pages()["metrics.md"]
+    page = generated["metrics.md"]
     assert {name for name in re.findall(r'"(treadle_\w+)"', source) if f"| `{name}` |" not in page} == set()
 
 

@@ -268,7 +268,7 @@ class Engine(RunMethods):
     ) -> RunStream[Event, Output]:
         """Run an agent and yield all events, durable and live, up to `run_end`.
 
-        A run that asks for an approval goes on when it is decided, which the reader of the stream may do."""
+        A run that asks for an approval continues when it is decided, which the reader of the stream may do."""
         return self._open_stream(agent, message, options, self.events)
 
     def stream_text(

@@ -23,7 +23,7 @@ _NOTHING: Final = object()
 class RunStream(AsyncIterator[Piece], Generic[Piece, Output]):
     """What a run writes, piece by piece. After the last one, `result` is the result of the run.
 
-    The run starts with the first piece. It goes on if its reader stops:
+    The run starts with the first piece. It continues if its reader stops:
 
         agent = treadle.Agent("helper", model="provider/model-id")
         async with treadle.Engine("sqlite:///helper.db") as engine:
@@ -86,7 +86,7 @@ class RunStream(AsyncIterator[Piece], Generic[Piece, Output]):
         return await anext(self._pieces)
 
     async def aclose(self) -> None:
-        """Stop reading. The run goes on."""
+        """Stop reading. The run continues."""
         await self._pieces.aclose()
 
     async def __aenter__(self) -> Self:

@@ -72,6 +72,7 @@ LateStep = Callable[[ModelRequest], ScriptStep]
 
 
 def say(text: str, **more: Any) -> ScriptedReply:
+    """Return a reply that is the answer. `more` has other fields of the reply, such as its `usage`."""
     return ScriptedReply(text, **more)
 
 
@@ -81,6 +82,7 @@ def call(name: str, call_id: str | None = None, /, **arguments: Any) -> ToolUse:
 
 
 def ask(*calls: ToolUse, text: str = "", **more: Any) -> ScriptedReply:
+    """Return a reply that asks for tool calls, after a text."""
     return ScriptedReply(text, calls, **more)
 
 
