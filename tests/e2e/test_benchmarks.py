@@ -20,6 +20,7 @@ SMALL = {
     "bench.compaction": "--compactions 2 --embedded 0",
     "bench.dashboard": "--runs 2000",
     "bench.fork": "--steps 10 --rounds 1",
+    "bench.growth": "--runs 1000 --store sqlite",
     "bench.hierarchy": "--roots 2 --rounds 1",
     "bench.http_client": "--calls 10 --tokens 10",
     "bench.isolation": "--kills 4 --runs 4",

@@ -24,21 +24,32 @@ ON CONFLICT (session_id, call_id, run) DO UPDATE SET content = excluded.content 
 SELECT content FROM results WHERE session_id = $1 AND call_id = $2 ORDER BY id DESC LIMIT 1;
 
 -- name: sessions
-SELECT listed.session_id, coalesce(name, ''), one.run_id, runs, unfinished, first_at, latest_at,
-       (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id), one.owner, one.title,
-       one.session_model, latest.workspace, latest.folder,
-       (SELECT substr(data, 1, 2000) FROM events WHERE run = first AND sequence <= 8
+SELECT latest.session_id, coalesce(name, ''), first.run_id,
+       (SELECT count(*) FROM runs WHERE session_id = latest.session_id),
+       (SELECT count(*) FROM runs WHERE session_id = latest.session_id AND outcome IS NULL),
+       first.created_at, latest.created_at,
+       (SELECT count(*) FROM segments WHERE segments.session_id = latest.session_id), first.owner, first.title,
+       first.session_model, latest.workspace, latest.folder,
+       (SELECT substr(data, 1, 2000) FROM events WHERE run = first.id AND sequence <= 8
         AND type IN ('user_message', 'run_forked') ORDER BY type DESC LIMIT 1)
-FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs,
-             count(*) FILTER (WHERE outcome IS NULL) AS unfinished,
-             min(created_at) AS first_at, max(created_at) AS latest_at
-      FROM runs WHERE ($4::TEXT IS NULL OR session_id = $4) AND ($5::TEXT IS NULL OR owner = $5) GROUP BY session_id) AS listed
-     JOIN runs AS one ON one.id = first JOIN runs AS latest ON latest.id = last
-     LEFT JOIN agents ON agents.agent_id = one.agent_id
-WHERE ($1::TEXT IS NULL OR last < (SELECT max(id) FROM runs WHERE session_id = $1 AND ($5::TEXT IS NULL OR owner = $5)))
-  AND ($2::TEXT[] IS NULL OR name = ANY($2)) AND ($6::BOOLEAN OR one.parent_run_id IS NULL)
-  AND ($7::TEXT[] IS NULL OR latest.workspace = ANY($7))
-ORDER BY last DESC LIMIT $3;
+FROM latest_runs_of_sessions($1, $2, $3, $4, $5, $6) AS found JOIN runs AS latest ON latest.id = found
+     JOIN runs AS first ON first.id = (SELECT min(id) FROM runs AS one WHERE one.session_id = latest.session_id)
+     LEFT JOIN agents ON agents.agent_id = first.agent_id
+ORDER BY latest.id DESC;
+
+-- name: session
+SELECT latest.session_id, coalesce(name, ''), first.run_id,
+       (SELECT count(*) FROM runs WHERE session_id = latest.session_id),
+       (SELECT count(*) FROM runs WHERE session_id = latest.session_id AND outcome IS NULL),
+       first.created_at, latest.created_at,
+       (SELECT count(*) FROM segments WHERE segments.session_id = latest.session_id), first.owner, first.title,
+       first.session_model, latest.workspace, latest.folder,
+       (SELECT substr(data, 1, 2000) FROM events WHERE run = first.id AND sequence <= 8
+        AND type IN ('user_message', 'run_forked') ORDER BY type DESC LIMIT 1)
+FROM runs AS latest
+     JOIN runs AS first ON first.id = (SELECT min(id) FROM runs AS one WHERE one.session_id = latest.session_id)
+     LEFT JOIN agents ON agents.agent_id = first.agent_id
+WHERE latest.id = (SELECT max(id) FROM runs WHERE session_id = $1);
 
 -- name: rename_session
 UPDATE runs SET title = $2 WHERE id = (SELECT min(id) FROM runs WHERE session_id = $1);

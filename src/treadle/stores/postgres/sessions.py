@@ -33,7 +33,7 @@ class PostgresSessions:
         workspaces: Sequence[WorkspaceId] | None = None,
     ) -> Sequence[SessionRecord]:
         names, places = (None if given is None else list(given) for given in (agents, workspaces))
-        found = await self._database.rows("sessions", before, names, limit, None, owner, children, places)
+        found = await self._database.rows("sessions", before, names, limit, owner, children, places)
         return [_to_record(row) for row in found]
 
     async def basics(self, session_id: SessionId) -> SessionBasics | None:
@@ -44,7 +44,7 @@ class PostgresSessions:
         return SessionBasics(owner, unescape_nul(agent), model, Workspace(workspace, folder), latest)
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:
-        found = await self._database.row("sessions", None, None, 1, session_id, None, True, None)
+        found = await self._database.row("session", session_id)
         if found is not None:
             return _to_record(found)
         if grave := await self._database.row("grave", session_id):

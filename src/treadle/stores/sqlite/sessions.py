@@ -34,13 +34,16 @@ class SqliteSessions:
         workspaces: Sequence[WorkspaceId] | None = None,
     ) -> Sequence[SessionRecord]:
         names = None if agents is None else msgspec.json.encode(agents).decode()
-        places = None if workspaces is None else msgspec.json.encode(workspaces).decode()
-        if owner is None:
-            statement, wanted = SQL["sessions"], (before, names, limit, children, places)
-        else:
-            statement, wanted = SQL["sessions_of_owner"], (before, names, limit, children, owner, places)
-        found = await self._writer.read(lambda db: db.execute(statement, wanted).fetchall())
-        return [_to_record(row) for row in found]
+        wanted = (before, names, limit, children)
+
+        def look(db: SqliteDatabase) -> list[SessionRecord]:
+            if workspaces is not None:
+                return _read(db, _find_latest_in_workspaces(db, wanted, owner, workspaces)[:limit])
+            if owner is not None:
+                return _read(db, _find_latest(db, "latest_runs_of_sessions_of_owner", (*wanted, owner)))
+            return _read(db, _find_latest(db, "latest_runs_of_sessions", wanted))
+
+        return await self._writer.read(look)
 
     async def basics(self, session_id: SessionId) -> SessionBasics | None:
         found = await self._writer.read(lambda db: db.execute(SQL["basics_of_session"], (session_id,)).fetchone())
@@ -48,10 +51,12 @@ class SqliteSessions:
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:
         def look(db: SqliteDatabase) -> SessionRecord | None:
-            found = db.execute(SQL["session"], (session_id,)).fetchone()
-            if found is None and db.execute(SQL["tombstone"], (session_id,)).fetchone() is not None:
+            latest = db.execute(SQL["latest_run_of_session"], (session_id,)).fetchone()
+            if latest is not None and latest[0] is not None:
+                return _read(db, [latest[0]])[0]
+            if db.execute(SQL["tombstone"], (session_id,)).fetchone() is not None:
                 raise explain_deleted_session(db, session_id)
-            return None if found is None else _to_record(found)
+            return None
 
         return await self._writer.read(look)
 
@@ -79,6 +84,28 @@ class SqliteSessions:
     async def segments(self, session_id: SessionId) -> Sequence[SegmentRecord]:
         found = await self._writer.read(lambda db: db.execute(SQL["segments"], (session_id,)).fetchall())
         return [SegmentRecord(*row) for row in found]
+
+
+def _find_latest(db: SqliteDatabase, statement: str, values: tuple[Any, ...]) -> list[int]:
+    """Return the latest run of each matching session."""
+    return [int(row[0]) for row in db.execute(SQL[statement], values)]
+
+
+def _find_latest_in_workspaces(
+    db: SqliteDatabase, wanted: tuple[Any, ...], owner: UserId | None, workspaces: Sequence[WorkspaceId]
+) -> list[int]:
+    """Return the latest runs of sessions, newest first. Each workspace is read on its own, in the order of its
+    index."""
+    name, found = "latest_runs_of_sessions_in_workspace", list[int]()
+    for workspace in set(workspaces):
+        found += _find_latest(db, name, (*wanted, owner, workspace))
+    return sorted(found, reverse=True)
+
+
+def _read(db: SqliteDatabase, latest: Sequence[int]) -> list[SessionRecord]:
+    """Return sessions by their latest runs."""
+    numbers = msgspec.json.encode(latest).decode()
+    return [_to_record(row) for row in db.execute(SQL["sessions"], (numbers,))]
 
 
 def _to_basics(row: Any) -> SessionBasics:

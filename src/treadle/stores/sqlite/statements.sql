@@ -240,65 +240,50 @@ VALUES (?, (SELECT id FROM runs WHERE run_id = ?), ?, ?);
 -- name: result
 SELECT content FROM results WHERE session_id = ? AND call_id = ? ORDER BY id DESC LIMIT 1;
 
+-- A session is listed by its latest run, so that a page reads no more runs than it lists sessions, and what lies between.
+-- name: latest_runs_of_sessions
+SELECT id FROM runs AS latest
+WHERE id = (SELECT max(id) FROM runs WHERE session_id = latest.session_id)
+  AND (?1 IS NULL OR id < (SELECT max(id) FROM runs WHERE session_id = ?1))
+  AND (?2 IS NULL OR (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.session_id = latest.session_id
+                      ORDER BY one.id LIMIT 1) IN (SELECT value FROM json_each(?2)))
+  AND (?4 OR (SELECT parent_run_id FROM runs AS one WHERE session_id = latest.session_id ORDER BY id LIMIT 1) IS NULL)
+ORDER BY id DESC LIMIT ?3;
+
+-- name: latest_runs_of_sessions_of_owner
+SELECT id FROM runs AS latest
+WHERE owner = ?5 AND id = (SELECT max(id) FROM runs WHERE session_id = latest.session_id)
+  AND (?1 IS NULL OR id < (SELECT max(id) FROM runs WHERE session_id = ?1 AND owner = ?5))
+  AND (?2 IS NULL OR (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.session_id = latest.session_id
+                      ORDER BY one.id LIMIT 1) IN (SELECT value FROM json_each(?2)))
+  AND (?4 OR (SELECT parent_run_id FROM runs AS one WHERE session_id = latest.session_id ORDER BY id LIMIT 1) IS NULL)
+ORDER BY id DESC LIMIT ?3;
+
+-- name: latest_runs_of_sessions_in_workspace
+SELECT id FROM runs AS latest
+WHERE workspace = ?6 AND id = (SELECT max(id) FROM runs WHERE session_id = latest.session_id)
+  AND (?5 IS NULL OR owner = ?5)
+  AND (?1 IS NULL OR id < (SELECT max(id) FROM runs WHERE session_id = ?1 AND (?5 IS NULL OR owner = ?5)))
+  AND (?2 IS NULL OR (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.session_id = latest.session_id
+                      ORDER BY one.id LIMIT 1) IN (SELECT value FROM json_each(?2)))
+  AND (?4 OR (SELECT parent_run_id FROM runs AS one WHERE session_id = latest.session_id ORDER BY id LIMIT 1) IS NULL)
+ORDER BY id DESC LIMIT ?3;
+
+-- name: latest_run_of_session
+SELECT max(id) FROM runs WHERE session_id = ?;
+
 -- name: sessions
-SELECT session_id,
-       (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.id = first),
-       (SELECT run_id FROM runs AS one WHERE one.id = first), runs, unfinished, first_at, latest_at,
-       (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id),
-       (SELECT owner FROM runs AS one WHERE one.id = first),
-       (SELECT title FROM runs AS one WHERE one.id = first),
-       (SELECT session_model FROM runs AS one WHERE one.id = first),
-       (SELECT workspace FROM runs AS one WHERE one.id = last),
-       (SELECT folder FROM runs AS one WHERE one.id = last),
-       (SELECT substr(data, 1, 2000) FROM events WHERE run = first AND sequence <= 8
+SELECT latest.session_id, (SELECT name FROM agents WHERE agents.agent_id = first.agent_id), first.run_id,
+       (SELECT count(*) FROM runs WHERE session_id = latest.session_id),
+       (SELECT count(*) FROM runs WHERE session_id = latest.session_id AND outcome IS NULL),
+       first.created_at, latest.created_at,
+       (SELECT count(*) FROM segments WHERE segments.session_id = latest.session_id),
+       first.owner, first.title, first.session_model, latest.workspace, latest.folder,
+       (SELECT substr(data, 1, 2000) FROM events WHERE run = first.id AND sequence <= 8
         AND type IN ('user_message', 'run_forked') ORDER BY type DESC LIMIT 1)
-FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs, sum(outcome IS NULL) AS unfinished,
-             min(created_at) AS first_at, max(created_at) AS latest_at
-      FROM runs GROUP BY session_id) AS listed
-WHERE (?1 IS NULL OR last < (SELECT max(id) FROM runs WHERE session_id = ?1))
-  AND (?2 IS NULL OR (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.id = first)
-                     IN (SELECT value FROM json_each(?2)))
-  AND (?4 OR (SELECT parent_run_id FROM runs AS one WHERE one.id = first) IS NULL)
-  AND (?5 IS NULL OR (SELECT workspace FROM runs AS one WHERE one.id = last) IN (SELECT value FROM json_each(?5)))
-ORDER BY last DESC LIMIT ?3;
-
--- name: sessions_of_owner
-SELECT session_id,
-       (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.id = first),
-       (SELECT run_id FROM runs AS one WHERE one.id = first), runs, unfinished, first_at, latest_at,
-       (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id),
-       (SELECT owner FROM runs AS one WHERE one.id = first),
-       (SELECT title FROM runs AS one WHERE one.id = first),
-       (SELECT session_model FROM runs AS one WHERE one.id = first),
-       (SELECT workspace FROM runs AS one WHERE one.id = last),
-       (SELECT folder FROM runs AS one WHERE one.id = last),
-       (SELECT substr(data, 1, 2000) FROM events WHERE run = first AND sequence <= 8
-        AND type IN ('user_message', 'run_forked') ORDER BY type DESC LIMIT 1)
-FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs, sum(outcome IS NULL) AS unfinished,
-             min(created_at) AS first_at, max(created_at) AS latest_at
-      FROM runs WHERE owner = ?5 GROUP BY session_id) AS listed
-WHERE (?1 IS NULL OR last < (SELECT max(id) FROM runs WHERE session_id = ?1 AND owner = ?5))
-  AND (?2 IS NULL OR (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.id = first)
-                     IN (SELECT value FROM json_each(?2)))
-  AND (?4 OR (SELECT parent_run_id FROM runs AS one WHERE one.id = first) IS NULL)
-  AND (?6 IS NULL OR (SELECT workspace FROM runs AS one WHERE one.id = last) IN (SELECT value FROM json_each(?6)))
-ORDER BY last DESC LIMIT ?3;
-
--- name: session
-SELECT session_id,
-       (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.id = first),
-       (SELECT run_id FROM runs AS one WHERE one.id = first), runs, unfinished, first_at, latest_at,
-       (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id),
-       (SELECT owner FROM runs AS one WHERE one.id = first),
-       (SELECT title FROM runs AS one WHERE one.id = first),
-       (SELECT session_model FROM runs AS one WHERE one.id = first),
-       (SELECT workspace FROM runs AS one WHERE one.id = last),
-       (SELECT folder FROM runs AS one WHERE one.id = last),
-       (SELECT substr(data, 1, 2000) FROM events WHERE run = first AND sequence <= 8
-        AND type IN ('user_message', 'run_forked') ORDER BY type DESC LIMIT 1)
-FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs, sum(outcome IS NULL) AS unfinished,
-             min(created_at) AS first_at, max(created_at) AS latest_at
-      FROM runs WHERE session_id = ? GROUP BY session_id) AS listed;
+FROM runs AS latest
+     JOIN runs AS first ON first.id = (SELECT min(id) FROM runs AS one WHERE one.session_id = latest.session_id)
+WHERE latest.id IN (SELECT value FROM json_each(?)) ORDER BY latest.id DESC;
 
 -- name: rename_session
 UPDATE runs SET title = ?2 WHERE id = (SELECT min(id) FROM runs WHERE session_id = ?1);
