@@ -19,7 +19,7 @@ from treadle.core.context.compaction import INSTRUCTIONS
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import InvalidState
 from treadle.domain.events import NAMES, VOCABULARY, ApprovalRequested, ClarifyRequested, RunWaiting
-from treadle.domain.mcp_servers import McpServer
+from treadle.domain.mcp_servers import McpServerSettings
 from treadle.domain.messages import user
 from treadle.domain.runs import Usage
 from treadle.models.breaker import MIN_CALLS
@@ -379,7 +379,7 @@ async def family(emitted: Emitted) -> None:
 async def call_mcp_servers(emitted: Emitted) -> None:
     """Produce an MCP server that is used, one that ends during a call, and one that cannot start."""
     with TemporaryDirectory() as folder:
-        home = make_home(Path(folder) / "home", s=make_server(), gone=McpServer(command="no-such-program"))
+        home = make_home(Path(folder) / "home", s=make_server(), gone=McpServerSettings(command="no-such-program"))
         steps = (ask(call("s__echo", text="x")), ask(call("s__die")), ask(call("gone__pid")), say("done"))
         async with open_engine(home, *steps) as engine:
             hero = make_agent(Path(folder) / "w", sandbox="off")

@@ -8,7 +8,7 @@ from tests.mcp.homes import make_agent, make_home, make_server, needs_sandbox, o
 from tests.mcp.test_calls import completed, find, list_server_processes, results, run_script
 from tests.patience import until
 from treadle.domain.events import McpDisconnected, McpFailed, ToolCallError
-from treadle.domain.mcp_servers import McpServer
+from treadle.domain.mcp_servers import McpServerSettings
 from treadle.testing.models import ask, call, say
 
 pytestmark = needs_sandbox
@@ -19,7 +19,7 @@ async def test_faults_of_a_server_are_results_and_no_process_is_left(tmp_path: P
 
     mark = f"--mark={tmp_path.name}"
     quick = make_server("plain.py")
-    server = McpServer(
+    server = McpServerSettings(
         command="/bin/sh",
         args=("-c", f"exec {quick.command} {quick.args[0]}", mark),
         readable=quick.readable,
@@ -60,9 +60,9 @@ async def test_a_broken_call_says_what_broke(tmp_path: Path, name: str) -> None:
 
 
 async def test_a_server_that_cannot_start_fails_fast_by_name(tmp_path: Path) -> None:
-    dying = McpServer(command="/bin/sh", args=("-c", "echo no database >&2; exit 3"))
-    missing = McpServer(command="no-such-program-anywhere")
-    silent = McpServer(command="/bin/sh", args=("-c", "sleep 600"), start_timeout=1.0)
+    dying = McpServerSettings(command="/bin/sh", args=("-c", "echo no database >&2; exit 3"))
+    missing = McpServerSettings(command="no-such-program-anywhere")
+    silent = McpServerSettings(command="/bin/sh", args=("-c", "sleep 600"), start_timeout=1.0)
     home = make_home(tmp_path / "home", dying=dying, missing=missing, silent=silent)
     names = ("dying", "missing", "silent", "dying", "dying")
     steps = [ask(call(f"{name}__echo", text=f"{number}")) for number, name in enumerate(names)]

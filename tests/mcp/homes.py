@@ -14,7 +14,7 @@ import yaml
 from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
-from treadle.domain.mcp_servers import McpServer
+from treadle.domain.mcp_servers import McpServerSettings
 from treadle.mcp.pins import Pin, PinFolder, hash_entry
 from treadle.telemetry.settings import Telemetry
 from treadle.testing.models import ScriptedModel, ScriptStep
@@ -33,18 +33,22 @@ def read_tools(script: str = "plain.py") -> list[dict[str, Any]]:
     return scope["TOOLS"]
 
 
-def make_server(script: str = "plain.py", *arguments: str, **settings: Any) -> McpServer:
+def make_server(script: str = "plain.py", *arguments: str, **settings: Any) -> McpServerSettings:
     """Return the entry of a server script."""
-    return McpServer(command=PYTHON, args=(str(SERVERS / script), *arguments), readable=(str(SERVERS),), **settings)
+    return McpServerSettings(
+        command=PYTHON, args=(str(SERVERS / script), *arguments), readable=(str(SERVERS),), **settings
+    )
 
 
-def approve(home: Path, name: str, server: McpServer, tools: Sequence[dict[str, Any]] | None = None) -> None:
+def approve(
+    home: Path, name: str, server: McpServerSettings, tools: Sequence[dict[str, Any]] | None = None
+) -> None:
     """Pin a server as approved."""
     found = read_tools() if tools is None else tools
     PinFolder(home).write(Pin(name, hash_entry(server), tuple(json.loads(json.dumps(found)))))
 
 
-def write_home(home: Path, **servers: McpServer) -> Path:
+def write_home(home: Path, **servers: McpServerSettings) -> Path:
     """Create a home with these servers, not approved."""
     home.mkdir(parents=True, exist_ok=True)
     config = {"mcp_servers": msgspec.to_builtins(servers)}
@@ -52,7 +56,7 @@ def write_home(home: Path, **servers: McpServer) -> Path:
     return home
 
 
-def make_home(home: Path, **servers: McpServer) -> Path:
+def make_home(home: Path, **servers: McpServerSettings) -> Path:
     """Create a home with these servers, approved."""
     write_home(home, **servers)
     for name, server in servers.items():

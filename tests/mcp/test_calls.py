@@ -34,7 +34,7 @@ from treadle.domain.events import (
     ToolCallError,
     ToolCallProgress,
 )
-from treadle.domain.mcp_servers import McpServer
+from treadle.domain.mcp_servers import McpServerSettings
 from treadle.domain.permissions import ApprovalRule, ApprovalRules
 from treadle.testing.models import ScriptStep, ask, call, say
 
@@ -122,7 +122,7 @@ async def test_the_environment_is_stripped_and_secrets_come_from_the_vault(
 
     env = {"API": "Bearer {{vault:API_TOKEN}}", "PLAIN": "1"}
     words = ("-c", f'ARGUMENT="$1" exec {PYTHON} {SERVERS}/plain.py', "sh", "{{vault:API_TOKEN}}")
-    server = McpServer(command="/bin/sh", args=words, readable=(str(SERVERS),), env=env)
+    server = McpServerSettings(command="/bin/sh", args=words, readable=(str(SERVERS),), env=env)
     home = make_home(tmp_path / "home", s=server)
     store = VaultStore(home, os.environ)
     store.put("API_TOKEN", "s3cr3t-canary-value")

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from tests.mcp.homes import write_home
 from treadle.config.home import Home
-from treadle.domain.mcp_servers import McpServer, OAuthSettings
+from treadle.domain.mcp_servers import McpServerSettings, OAuthSettings
 from treadle.home.mcp_admin import inspect_server
 from treadle.home.mcp_entries import find_entry
 from treadle.mcp.oauth import CallbackListener, Login, VaultStorage, is_private_host
@@ -136,7 +136,7 @@ def read_vault(home: Path) -> dict[str, str]:
 
 async def test_a_sign_in_is_kept_in_the_vault_refreshed_and_can_expire(tmp_path: Path) -> None:
     async with sign_in_server() as server:
-        home = Home(write_home(tmp_path / "home", remote=McpServer(url=f"{server.url}/mcp")))
+        home = Home(write_home(tmp_path / "home", remote=McpServerSettings(url=f"{server.url}/mcp")))
         entry = find_entry(home, "remote")
         with pytest.raises(ToolError, match=r"Sign in: treadle mcp login remote"):
             await inspect_server(home, entry)

@@ -16,7 +16,7 @@ from treadle.core.context.tokens import estimate_tool
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.domain.events import LlmRequest, RunStart, ToolCallEnd, ToolCallStart
-from treadle.domain.mcp_servers import McpServer, check_server_names
+from treadle.domain.mcp_servers import McpServerSettings, check_server_names
 from treadle.home.agent_checks import find_unknown_tools
 from treadle.home.mcp_entries import compare_tools
 from treadle.mcp.catalog import McpCatalog
@@ -34,7 +34,9 @@ SCHEMA = {"type": "object", "properties": {"q": {"type": "string", "description"
 
 
 def spec_of(**raw: Any) -> Any:
-    return make_spec(ApprovedServer("s", McpServer(command="x")), {"name": "t", "inputSchema": SCHEMA, **raw})
+    return make_spec(
+        ApprovedServer("s", McpServerSettings(command="x")), {"name": "t", "inputSchema": SCHEMA, **raw}
+    )
 
 
 # ── Names ──
@@ -54,8 +56,8 @@ def test_a_server_cannot_take_the_place_of_a_built_in_tool(tmp_path: Path) -> No
         pass
 
     with pytest.raises(ValueError, match="single underscores"):
-        check_server_names({"a__b": McpServer(command="x")})
-    server = McpServer(command="x")
+        check_server_names({"a__b": McpServerSettings(command="x")})
+    server = McpServerSettings(command="x")
     names = ("bash", "read_file", "vault_get", "clarify")
     approve(tmp_path, "bash", server, [{"name": name, "inputSchema": {}} for name in names])
     tools = ToolRegistry()
@@ -89,11 +91,11 @@ def test_a_long_description_is_cut_and_a_broken_schema_is_replaced() -> None:
 
 def test_annotations_count_only_for_trusted_servers() -> None:
     raw = {"name": "t", "inputSchema": {}, "annotations": {"readOnlyHint": True, "idempotentHint": True}}
-    plain = make_spec(ApprovedServer("s", McpServer(command="x")), raw)
+    plain = make_spec(ApprovedServer("s", McpServerSettings(command="x")), raw)
     assert (plain.effect, plain.repeatable) == ("external", False)
-    trusted = make_spec(ApprovedServer("s", McpServer(command="x", trusted=True)), raw)
+    trusted = make_spec(ApprovedServer("s", McpServerSettings(command="x", trusted=True)), raw)
     assert (trusted.effect, trusted.repeatable) == ("read", True)
-    marked = McpServer(command="x", effects={"t*": "write"}, repeatable=("t",))
+    marked = McpServerSettings(command="x", effects={"t*": "write"}, repeatable=("t",))
     own = make_spec(ApprovedServer("s", marked), raw)
     assert (own.effect, own.repeatable) == ("write", True)
 
@@ -168,7 +170,7 @@ def test_entries_are_added_and_removed_and_comments_stay(tmp_path: Path) -> None
 )
 def test_invalid_entries_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must|does not fit"):
-        McpServer(**values)
+        McpServerSettings(**values)
 
 
 def test_an_import_replaces_secrets_with_references(tmp_path: Path) -> None:
@@ -366,7 +368,7 @@ async def test_many_tools_are_searched_for_and_cost_little_until_used(tmp_path: 
         requests.append(request)
         return next(steps)
 
-    home, server = write_home(tmp_path / "home", s=McpServer(command="no-such-program")), None
+    home, server = write_home(tmp_path / "home", s=McpServerSettings(command="no-such-program")), None
     server = Home(home).config().mcp_servers["s"]
     approve(home, "s", server, many)
     engine = open_engine(home)

@@ -24,7 +24,7 @@ from tests.mcp.test_calls import results, run_script
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.events import RunStart
-from treadle.domain.mcp_servers import McpServer
+from treadle.domain.mcp_servers import McpServerSettings
 from treadle.domain.permissions import SandboxPolicy
 from treadle.domain.writable_places import WritablePlaces
 from treadle.home.mcp_admin import approve_server, inspect_server
@@ -52,19 +52,21 @@ for name in ("stolen.txt", {stolen!r}):
 """
 
 
-def make_secret_server(*arguments: str, **settings: Any) -> McpServer:
+def make_secret_server(*arguments: str, **settings: Any) -> McpServerSettings:
     """Return a server with a secret and the network, which is started as a module."""
     env = {"PYTHONPATH": str(SERVERS), "TOKEN": "{{vault:TOKEN}}"}
     args = arguments or ("-m", "place")
-    return McpServer(command=PYTHON, args=args, env=env, network=True, readable=(str(SERVERS),), **settings)
+    return McpServerSettings(command=PYTHON, args=args, env=env, network=True, readable=(str(SERVERS),), **settings)
 
 
-def make_plain_server(*arguments: str, **settings: Any) -> McpServer:
+def make_plain_server(*arguments: str, **settings: Any) -> McpServerSettings:
     args = (str(SERVERS / "place.py"), *arguments)
-    return McpServer(command=PYTHON, args=args, readable=(str(SERVERS), *settings.pop("readable", ())), **settings)
+    return McpServerSettings(
+        command=PYTHON, args=args, readable=(str(SERVERS), *settings.pop("readable", ())), **settings
+    )
 
 
-def prepare(home: Path, server: McpServer, **pin: Any) -> Path:
+def prepare(home: Path, server: McpServerSettings, **pin: Any) -> Path:
     """Create a home with an approved server and a secret."""
     write_home(home, s=server)
     approve(home, "s", server, read_tools("place.py"))
@@ -208,7 +210,7 @@ async def test_what_is_next_to_a_script_is_imported_unless_a_run_can_write_it(tm
     tools.mkdir()
     shutil.copy(SERVERS / "place.py", tools / "server.py")
     (tools / "sibling.py").touch()
-    server = McpServer(command=PYTHON, args=(str(tools / "server.py"),), readable=(str(tools),))
+    server = McpServerSettings(command=PYTHON, args=(str(tools / "server.py"),), readable=(str(tools),))
     home = prepare(tmp_path / "home", server)
     load = ask(call("s__load", name="sibling"))
     assert await use(home, tmp_path / "w", load) == [json.dumps(str(tools / "sibling.py"))]
@@ -277,14 +279,14 @@ async def test_a_server_is_told_the_workspace_by_an_argument_or_as_a_root(tmp_pa
         (make_plain_server("./data"), "write `{{workspace}}` for the workspace"),
         (make_plain_server(cwd="{{workspace}}"), "its `cwd` is `{{workspace}}`"),
         (make_plain_server(cwd="sub"), "remove it, and give the path of the workspace as an argument"),
-        (McpServer(command="./server"), "its program `./server` is in the workspace or is a relative path"),
-        (McpServer(command="{{workspace}}/x"), "give its name or its whole path"),
-        (McpServer(command=PYTHON, args=("server.py",)), "Give the whole path of the script"),
+        (McpServerSettings(command="./server"), "its program `./server` is in the workspace or is a relative path"),
+        (McpServerSettings(command="{{workspace}}/x"), "give its name or its whole path"),
+        (McpServerSettings(command=PYTHON, args=("server.py",)), "Give the whole path of the script"),
     ],
     ids=lambda value: str(value)[:60] if isinstance(value, str) else "",
 )
 async def test_an_entry_that_names_the_workspace_wrongly_is_refused(
-    tmp_path: Path, server: McpServer, reason: str
+    tmp_path: Path, server: McpServerSettings, reason: str
 ) -> None:
     home = prepare(tmp_path / "home", server)
     [refused] = await use(home, tmp_path / "w", ask(call("s__where")))
@@ -346,7 +348,7 @@ def test_a_changed_access_needs_an_approval_again(tmp_path: Path) -> None:
 # ── Code that is pinned by content ──
 
 
-def make_pinned_home(tmp_path: Path, server: McpServer, workspace: Path) -> Path:
+def make_pinned_home(tmp_path: Path, server: McpServerSettings, workspace: Path) -> Path:
     home = prepare(tmp_path / "home", server)
     agents = home / "agents" / "hero"
     agents.mkdir(parents=True)
@@ -362,7 +364,7 @@ async def test_code_in_a_workspace_runs_only_as_it_was_pinned(tmp_path: Path) ->
     script = tools / "server.py"
     shutil.copy(SERVERS / "place.py", script)
     (tools / "late.py").write_text("")
-    home = make_pinned_home(tmp_path, McpServer(command=PYTHON, args=(str(script),)), workspace)
+    home = make_pinned_home(tmp_path, McpServerSettings(command=PYTHON, args=(str(script),)), workspace)
     with pytest.raises(ToolError, match=r"which a run can write .* pin its content: treadle mcp approve s --pin"):
         await inspect(home)
     found = await inspect(home, Consent(content=True))
@@ -393,11 +395,11 @@ async def test_pinned_code_does_not_see_the_rest_of_the_workspace(tmp_path: Path
     script = workspace / "server.py"
     shutil.copy(SERVERS / "place.py", script)
     (workspace / "secret.txt").write_text("hello")
-    home = make_pinned_home(tmp_path, McpServer(command=PYTHON, args=(str(script),)), workspace)
+    home = make_pinned_home(tmp_path, McpServerSettings(command=PYTHON, args=(str(script),)), workspace)
     assert [content.place for content in (await inspect(home, Consent(content=True))).contents] == [str(script)]
     [unseen] = await use(home, workspace, ask(call("s__read", path=str(workspace / "secret.txt"))))
     assert "FileNotFoundError" in unseen
-    home = write_home(home, s=McpServer(command=PYTHON, args=(str(script),), workspace="read"))
+    home = write_home(home, s=McpServerSettings(command=PYTHON, args=(str(script),), workspace="read"))
     with pytest.raises(ToolError, match=r"cannot be used with `workspace: read`"):
         await inspect(home, Consent(content=True))
 
@@ -407,7 +409,7 @@ async def test_copies_are_removed_with_their_approval(tmp_path: Path) -> None:
     workspace.mkdir()
     script = workspace / "server.py"
     shutil.copy(SERVERS / "place.py", script)
-    home = make_pinned_home(tmp_path, McpServer(command=PYTHON, args=(str(script),)), workspace)
+    home = make_pinned_home(tmp_path, McpServerSettings(command=PYTHON, args=(str(script),)), workspace)
     await inspect(home, Consent(content=True))
     copies = home / "mcp" / "contents"
     assert len(list(copies.iterdir())) == 1

@@ -14,7 +14,7 @@ import httpx2
 from mcp.client.auth import AuthorizationCodeResult
 
 from treadle.domain.ids import RunId, SessionId
-from treadle.domain.mcp_servers import McpServer, OAuthSettings
+from treadle.domain.mcp_servers import McpServerSettings, OAuthSettings
 from treadle.mcp.oauth import Login, VaultStorage
 from treadle.mcp.pool import ServerPool
 from treadle.mcp.server_target import ServerTarget
@@ -132,7 +132,7 @@ def make_settings(context: dict[str, Any]) -> OAuthSettings:
 async def main() -> int:
     scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
-    server = McpServer(url=sys.argv[-1], timeout=30.0, start_timeout=20.0, oauth=make_settings(context))
+    server = McpServerSettings(url=sys.argv[-1], timeout=30.0, start_timeout=20.0, oauth=make_settings(context))
     pool = ServerPool(NoPrograms(), Credentials(context), "0")
     target = ServerTarget("suite", server, Path("/"))
     try:

@@ -14,7 +14,7 @@ from tests.mcp.homes import make_agent, needs_sandbox, open_engine, write_home
 from tests.mcp.test_calls import results
 from treadle.config.home import Home
 from treadle.domain.events import ToolCallEnd, ToolCallError
-from treadle.domain.mcp_servers import McpServer
+from treadle.domain.mcp_servers import McpServerSettings
 from treadle.home.mcp_admin import approve_server, inspect_server
 from treadle.home.mcp_entries import Consent, find_entry
 from treadle.ports.tool import ToolError
@@ -27,23 +27,23 @@ NODE = shutil.which("node") or "node"
 pytestmark = needs_sandbox
 
 
-def python_server(name: str, *arguments: str, **settings: Any) -> McpServer:
+def python_server(name: str, *arguments: str, **settings: Any) -> McpServerSettings:
     path = PYTHON_SERVERS / name
     if not path.exists():
         pytest.skip(f"{name} is not installed; `make peers` does that")
-    return McpServer(command=str(path), args=arguments, readable=(str(PEERS / "mcp"),), **settings)
+    return McpServerSettings(command=str(path), args=arguments, readable=(str(PEERS / "mcp"),), **settings)
 
 
-def node_server(name: str, *arguments: str, **settings: Any) -> McpServer:
+def node_server(name: str, *arguments: str, **settings: Any) -> McpServerSettings:
     path = NODE_SERVERS / name / "dist" / "index.js"
     if not path.exists():
         pytest.skip(f"{name} is not installed; `make peers` does that")
     readable = (str(PEERS / "node_modules"),)
-    return McpServer(command=NODE, args=(str(path), *arguments), readable=readable, **settings)
+    return McpServerSettings(command=NODE, args=(str(path), *arguments), readable=readable, **settings)
 
 
 async def use(
-    tmp_path: Path, server: McpServer, *calls: tuple[str, dict[str, Any]]
+    tmp_path: Path, server: McpServerSettings, *calls: tuple[str, dict[str, Any]]
 ) -> list[ToolCallEnd | ToolCallError]:
     """Approve a server as it is, and return the results of these calls."""
     found: list[ToolCallEnd | ToolCallError] = []
@@ -151,7 +151,7 @@ async def test_a_server_in_the_packages_of_a_workspace_runs_only_as_it_was_pinne
     node_server("server-everything")  # skips the test if it is missing
     shutil.copytree(PEERS / "node_modules", workspace / "node_modules", symlinks=True)
     script = workspace / "node_modules" / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
-    server = McpServer(command=NODE, args=(str(script),))
+    server = McpServerSettings(command=NODE, args=(str(script),))
     home = Home(write_home(tmp_path / "home", s=server))
     (home.path / "agents" / "hero").mkdir(parents=True)
     (home.path / "agents" / "hero" / "config.yaml").write_text(f"name: hero\nmodel: a/b\nworkspace: {workspace}\n")

@@ -38,7 +38,7 @@ from treadle.domain.events import (
 from treadle.domain.hooks import CommandHook
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.limits import DEFAULT_MAX_ATTACHMENT_BYTES
-from treadle.domain.mcp_servers import McpServer
+from treadle.domain.mcp_servers import McpServerSettings
 from treadle.domain.messages import Image, Text, Thinking, user
 from treadle.domain.permissions import ApprovalRules, Asker, SandboxMode, SandboxPolicy
 from treadle.domain.quotas import Quotas
@@ -106,7 +106,7 @@ class AgentOptions(TypedDict, total=False):
     errors: Errors | Mapping[str, Any] | None
     concurrency: int | None
     heartbeat: Heartbeat | Mapping[str, Any] | None
-    mcp_servers: Mapping[str, McpServer | Mapping[str, Any]] | None
+    mcp_servers: Mapping[str, McpServerSettings | Mapping[str, Any]] | None
     hooks: Sequence[CommandHook | Mapping[str, Any]]
 
 

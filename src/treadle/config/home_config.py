@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from treadle.domain.channels import ChannelConfig, check_channel_names
 from treadle.domain.limits import DEFAULT_STREAM_MEMORY_BYTES, MB
-from treadle.domain.mcp_servers import McpServer, McpSettings, check_server_names
+from treadle.domain.mcp_servers import McpServerSettings, McpSettings, check_server_names
 from treadle.domain.models import ModelFacts
 from treadle.domain.providers import ProviderConfig
 from treadle.domain.quotas import CreditRate
@@ -97,7 +97,7 @@ class HomeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Text that every agent gets in its system prompt, after its persona."""
     credits: CreditRate = CreditRate()
     """The value of credits."""
-    mcp_servers: dict[str, McpServer] = {}
+    mcp_servers: dict[str, McpServerSettings] = {}
     """MCP servers by name. Their tools are named `server__tool`. `treadle mcp add` writes entries."""
     mcp: McpSettings = McpSettings()
     """When the tools of MCP servers are searched for instead of being listed."""

@@ -13,7 +13,7 @@ from msgspec import Struct
 from treadle.domain.durations import parse_duration
 from treadle.domain.hooks import CommandHook
 from treadle.domain.limits import DEFAULT_MAX_ATTACHMENT_BYTES, DEFAULT_MAX_CALLS
-from treadle.domain.mcp_servers import McpServer, check_server_names
+from treadle.domain.mcp_servers import McpServerSettings, check_server_names
 from treadle.domain.models import Effort
 from treadle.domain.permissions import ApprovalRules, SandboxMode, SandboxPolicy, make_sandbox_policy
 from treadle.domain.quotas import NO_QUOTAS, Quotas
@@ -291,7 +291,7 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     """An agent that scores each answer."""
     errors: Errors = Errors()
     """An agent that diagnoses failed runs."""
-    mcp_servers: dict[str, McpServer] = {}
+    mcp_servers: dict[str, McpServerSettings] = {}
     """MCP servers of this agent alone, by name. One with the name of a server of the home replaces it."""
     hooks: tuple[CommandHook, ...] = ()
     """Shell commands that decide about tool calls: before they run, or with their results."""

@@ -31,7 +31,7 @@ class OAuthSettings(Struct, frozen=True, omit_defaults=True):
     """The port of the local address to which the browser returns. 0: any free port."""
 
 
-class McpServer(Struct, frozen=True, omit_defaults=True):
+class McpServerSettings(Struct, frozen=True, omit_defaults=True):
     """An MCP server: a program (`command`), or an address (`url`)."""
 
     command: str | None = None
@@ -109,7 +109,7 @@ class McpSettings(Struct, frozen=True, omit_defaults=True):
             raise ValueError("search_above_share must be from 0 to 1")
 
 
-def check_server_names(servers: dict[str, McpServer]) -> None:
+def check_server_names(servers: dict[str, McpServerSettings]) -> None:
     """Raise ValueError if a server has a name that cannot be part of the name of a tool."""
     for name in servers:
         if not _NAME.fullmatch(name):

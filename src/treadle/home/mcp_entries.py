@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from treadle.config.home import Home
 from treadle.domain.errors import ConfigError, TreadleError, UsageError
-from treadle.domain.mcp_servers import McpConnectionView, McpServer
+from treadle.domain.mcp_servers import McpConnectionView, McpServerSettings
 from treadle.domain.suggestions import find_closest
 from treadle.mcp.names import make_tool_name
 from treadle.mcp.pins import Pin, PinFolder, explain_refusal, hash_tool
@@ -39,7 +39,7 @@ class ServerEntry(Struct, frozen=True):
     """A configured server and its approval."""
 
     name: str
-    settings: McpServer
+    settings: McpServerSettings
     agent: str = ""
     pin: Pin | None = None
 
@@ -72,7 +72,7 @@ def make_server_view(entry: ServerEntry, connections: Sequence[McpConnectionView
     )
 
 
-def describe_target(settings: McpServer) -> str:
+def describe_target(settings: McpServerSettings) -> str:
     """Return the command line of a server or its address."""
     return settings.url or " ".join((settings.command or "", *settings.args))
 
@@ -114,7 +114,7 @@ def find_entry(home: Home, name: str, agent: str = "") -> ServerEntry:
     return _make_entry(home, name, servers[name], agent)
 
 
-def _make_entry(home: Home, name: str, server: McpServer, agent: str = "") -> ServerEntry:
+def _make_entry(home: Home, name: str, server: McpServerSettings, agent: str = "") -> ServerEntry:
     try:
         pin = PinFolder(home.path).read(name, agent)
     except ConfigError:

@@ -10,7 +10,7 @@ from treadle.config.database_url import list_database_files
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import TreadleError
-from treadle.domain.mcp_servers import McpServer
+from treadle.domain.mcp_servers import McpServerSettings
 from treadle.domain.permissions import SandboxPolicy
 from treadle.domain.writable_places import WritablePlaces, is_within
 from treadle.mcp.pins import FOLDER
@@ -70,7 +70,7 @@ class HomePlaces:
         return WritablePlaces(tuple(self._list_remembered()), self._protected).join(agents)
 
     def list_server_folders(self) -> tuple[str, ...]:
-        servers: list[McpServer] = []
+        servers: list[McpServerSettings] = []
         with suppress(TreadleError):
             servers += self._home.config().mcp_servers.values()
         for agent in self._list_agents():

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError
-from treadle.domain.mcp_servers import SEPARATOR, McpServer
+from treadle.domain.mcp_servers import SEPARATOR, McpServerSettings
 from treadle.mcp.names import find_server_name, make_tool_name
 from treadle.mcp.pins import Pin, PinFolder, explain_refusal
 from treadle.mcp.pool import ServerPool
@@ -20,7 +20,7 @@ class McpCatalog:
 
     def __init__(
         self,
-        read_servers: Callable[[], Mapping[str, McpServer]],
+        read_servers: Callable[[], Mapping[str, McpServerSettings]],
         pins: PinFolder,
         make_pool: Callable[[], ServerPool],
     ) -> None:
@@ -29,7 +29,7 @@ class McpCatalog:
         self._pins = pins
         self._make_pool = make_pool
         self._warned: set[str] = set()
-        self._cache: dict[tuple[str, str], tuple[Pin, McpServer, dict[str, McpTool]]] = {}
+        self._cache: dict[tuple[str, str], tuple[Pin, McpServerSettings, dict[str, McpTool]]] = {}
 
     def names(self, glob: str, agent: AgentSpec | None = None) -> Iterable[str]:
         """Return the names of all approved tools that match a glob. Log once why a named server has none."""
@@ -66,7 +66,7 @@ class McpCatalog:
             self._warned.add(reason)
             log.warning("%s", reason)
 
-    def _list_servers(self, agent: AgentSpec | None) -> Mapping[str, McpServer]:
+    def _list_servers(self, agent: AgentSpec | None) -> Mapping[str, McpServerSettings]:
         servers = self._read_servers()
         return servers if agent is None or not agent.mcp_servers else {**servers, **agent.mcp_servers}
 

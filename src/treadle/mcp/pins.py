@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from treadle.domain.errors import ConfigError
-from treadle.domain.mcp_servers import McpServer
+from treadle.domain.mcp_servers import McpServerSettings
 from treadle.mcp.start_rules import explain_privilege, find_access, needs_write_consent
 
 FOLDER = "mcp"
@@ -53,7 +53,7 @@ class Pin(Struct, frozen=True, omit_defaults=True):
     """Code that is pinned by content."""
 
 
-def hash_entry(server: McpServer) -> str:
+def hash_entry(server: McpServerSettings) -> str:
     """Return the hash of the settings that decide what runs and with which rights. Changes of the others need no
     new approval."""
     if server.is_remote:
@@ -61,7 +61,7 @@ def hash_entry(server: McpServer) -> str:
     return sha256(f"{_hash_settings(server)} workspace: {find_access(server)}".encode()).hexdigest()
 
 
-def _hash_settings(server: McpServer) -> str:
+def _hash_settings(server: McpServerSettings) -> str:
     """Return the hash of the settings without the access to the workspace."""
     relevant = (
         *(server.command, server.args, server.env, server.cwd, server.url, server.headers),
@@ -151,7 +151,7 @@ class PinFolder:
         return True
 
 
-def explain_refusal(name: str, settings: McpServer, pin: Pin | None, agent: str = "") -> str:
+def explain_refusal(name: str, settings: McpServerSettings, pin: Pin | None, agent: str = "") -> str:
     """Return why no tool of a server can be used, or an empty text if its tools can be used."""
     command = f"treadle mcp approve {name}" + (f" --agent {agent}" if agent else "")
     if not settings.enabled:

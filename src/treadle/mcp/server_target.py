@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from treadle.domain.mcp_servers import McpServer
+from treadle.domain.mcp_servers import McpServerSettings
 from treadle.domain.permissions import SandboxPolicy, WorkspaceAccess
 from treadle.mcp.pins import PinnedContent
 from treadle.mcp.start_rules import find_access, names_folder
@@ -15,7 +15,7 @@ class ServerTarget(Struct, frozen=True):
     """What a connection is made to, and with which rights. Connections are shared only if all of it is equal."""
 
     name: str
-    server: McpServer
+    server: McpServerSettings
     workspace: Path
     policy: SandboxPolicy = SandboxPolicy()
     """The rights of the agent."""

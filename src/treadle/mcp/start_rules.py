@@ -5,7 +5,7 @@ import os
 
 import msgspec
 
-from treadle.domain.mcp_servers import WORKSPACE_REF, McpServer
+from treadle.domain.mcp_servers import WORKSPACE_REF, McpServerSettings
 from treadle.domain.permissions import WorkspaceAccess
 from treadle.domain.private_paths import find_private_place
 from treadle.domain.secret_refs import find_secret_names
@@ -14,13 +14,13 @@ from treadle.mcp.entry_secrets import replace_secrets
 _RELATIVE = ("./", "../")
 
 
-def explain_privilege(server: McpServer) -> str:
+def explain_privilege(server: McpServerSettings) -> str:
     """Return what a program has that the agent need not have: secrets or the network. Empty if it has neither."""
     found = [*(("secrets",) if has_secrets(server) else ()), *(("the network",) if server.network else ())]
     return " and ".join(found)
 
 
-def has_secrets(server: McpServer) -> bool:
+def has_secrets(server: McpServerSettings) -> bool:
     """Return whether an entry refers to secrets, contains what looks like one, or shows a private place."""
     values = {"args": list(server.args), "env": server.env, "headers": server.headers}
     if find_secret_names(msgspec.json.encode(values).decode()):
@@ -36,7 +36,7 @@ def has_secrets(server: McpServer) -> bool:
     return bool(found) or any(find_private_place(folder) is not None for folder in folders)
 
 
-def find_access(server: McpServer, *, is_pinned: bool = False) -> WorkspaceAccess:
+def find_access(server: McpServerSettings, *, is_pinned: bool = False) -> WorkspaceAccess:
     """Return what the program of a server may do with the workspace, as its entry says or by default. Code that is
     pinned by content does not see it by default."""
     if server.workspace is not None:
@@ -44,18 +44,18 @@ def find_access(server: McpServer, *, is_pinned: bool = False) -> WorkspaceAcces
     return "none" if is_pinned or explain_privilege(server) else "read"
 
 
-def needs_write_consent(server: McpServer) -> bool:
+def needs_write_consent(server: McpServerSettings) -> bool:
     """Return whether an approval must say explicitly that the program may write the workspace."""
     return not server.is_remote and find_access(server) == "write" and bool(explain_privilege(server))
 
 
-def names_folder(server: McpServer) -> bool:
+def names_folder(server: McpServerSettings) -> bool:
     """Return whether an entry names the folders that its program works in. Roots would replace them."""
     words = (*server.args, *server.env.values())
     return any(WORKSPACE_REF in word or (word.startswith("/") and os.path.isdir(word)) for word in words)
 
 
-def explain_invalid_start(server: McpServer) -> str:
+def explain_invalid_start(server: McpServerSettings) -> str:
     """Return why the program of an entry can never be started, and what to do; empty if it can."""
     command, cwd = server.command or "", server.cwd
     if WORKSPACE_REF in command or ("/" in command and not command.startswith(("/", "~"))):
@@ -77,7 +77,7 @@ def explain_invalid_start(server: McpServer) -> str:
     return _explain_unseen_workspace(server)
 
 
-def _explain_unseen_workspace(server: McpServer) -> str:
+def _explain_unseen_workspace(server: McpServerSettings) -> str:
     if find_access(server) != "none" or not any(
         WORKSPACE_REF in each for each in (*server.args, *server.env.values())
     ):

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from treadle.domain.events import McpConnected, McpDisconnected, McpFailed
 from treadle.domain.inert_text import make_inert
-from treadle.domain.mcp_servers import McpServer
+from treadle.domain.mcp_servers import McpServerSettings
 from treadle.domain.schemas import check_schema, find_mismatch
 from treadle.domain.tools import Effect, ToolSpec
 from treadle.mcp.names import make_tool_name
@@ -43,7 +43,7 @@ class ApprovedServer(Struct, frozen=True):
     """A configured server whose entry is approved."""
 
     name: str
-    settings: McpServer
+    settings: McpServerSettings
     agent: str = ""
     """The agent whose file configures it; empty for a server of the home."""
     allows_write: bool = False
@@ -176,7 +176,7 @@ def make_spec(server: ApprovedServer, raw: Mapping[str, Any]) -> ToolSpec:
     )
 
 
-def _find_effect(name: str, settings: McpServer, annotations: Mapping[str, Any]) -> Effect:
+def _find_effect(name: str, settings: McpServerSettings, annotations: Mapping[str, Any]) -> Effect:
     for glob, effect in settings.effects.items():
         if fnmatchcase(name, glob):
             return effect

@@ -7,7 +7,7 @@ from typing import Any
 
 from treadle.config.yaml_files import to_struct
 from treadle.domain.errors import UsageError
-from treadle.domain.mcp_servers import McpConnectionView, McpServer, check_server_names
+from treadle.domain.mcp_servers import McpConnectionView, McpServerSettings, check_server_names
 from treadle.home.mcp_entries import ServerEntry
 from treadle.mcp.entry_secrets import replace_secrets
 from treadle.mcp.start_rules import explain_invalid_start
@@ -19,7 +19,7 @@ NONE = "-"
 
 def check_entry(name: str, values: dict[str, Any]) -> None:
     """Raise UsageError if an entry is not valid, or holds a secret in plain text."""
-    settings = to_struct(values, McpServer, f"the server `{name}`")
+    settings = to_struct(values, McpServerSettings, f"the server `{name}`")
     try:
         check_server_names({name: settings})
     except ValueError as error:
@@ -29,7 +29,7 @@ def check_entry(name: str, values: dict[str, Any]) -> None:
 
 def check_start(name: str, values: dict[str, Any]) -> None:
     """Raise UsageError if the program of an entry can never be started."""
-    settings = to_struct(values, McpServer, f"the server `{name}`")
+    settings = to_struct(values, McpServerSettings, f"the server `{name}`")
     if reason := explain_invalid_start(settings):
         raise UsageError(f"The server `{name}` was not added: {reason}.")
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from treadle.domain.mcp_servers import McpServer
+from treadle.domain.mcp_servers import McpServerSettings
 from treadle.home.mcp_admin import Inspection
 from treadle.home.mcp_entries import ServerEntry, ToolChanges, describe_target
 from treadle.mcp.names import make_tool_name
@@ -78,7 +78,7 @@ def describe_tool(server: str, tool: Mapping[str, Any], width: int, label: str =
         yield from quote_lines(msgspec.json.encode(others).decode()[:MAX_SCHEMA_CHARACTERS], width)
 
 
-def _describe_access(settings: McpServer, *, is_pinned: bool) -> str:
+def _describe_access(settings: McpServerSettings, *, is_pinned: bool) -> str:
     access = find_access(settings, is_pinned=is_pinned)
     text = {
         "none": "it does not see the workspace",
