@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from treadle.api.agent import Agent, Callbacks
     from treadle.api.client import AsyncClient
     from treadle.api.engine import Engine, Recovered
+    from treadle.api.mcp_servers import McpServer
     from treadle.api.result import ApprovalView, OpenQuestion, RefusedCall, Result
     from treadle.api.streams import RunStream
     from treadle.api.sync_client import Client
@@ -91,6 +92,7 @@ _PUBLIC = {
     "HookedCall": "treadle.ports.hooks",
     "Image": "treadle.domain.messages",
     "LlmResponse": "treadle.domain.events",
+    "McpServer": "treadle.api.mcp_servers",
     "MessageItem": "treadle.domain.transcript",
     "NoteItem": "treadle.domain.transcript",
     "Observation": "treadle.ports.tool",
@@ -146,6 +148,7 @@ __all__ = [
     "HookedCall",
     "Image",
     "LlmResponse",
+    "McpServer",
     "MessageItem",
     "NoteItem",
     "Observation",

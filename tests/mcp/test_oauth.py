@@ -18,6 +18,7 @@ from tests.mcp.homes import write_home
 from treadle.config.home import Home
 from treadle.domain.mcp_servers import McpServerSettings, OAuthSettings
 from treadle.home.mcp_admin import inspect_server
+from treadle.home.mcp_approvals import HomeApprovals
 from treadle.home.mcp_entries import find_entry
 from treadle.mcp.oauth import CallbackListener, Login, VaultStorage, is_private_host
 from treadle.ports.tool import ToolError
@@ -139,22 +140,22 @@ async def test_a_sign_in_is_kept_in_the_vault_refreshed_and_can_expire(tmp_path:
         home = Home(write_home(tmp_path / "home", remote=McpServerSettings(url=f"{server.url}/mcp")))
         entry = find_entry(home, "remote")
         with pytest.raises(ToolError, match=r"Sign in: treadle mcp login remote"):
-            await inspect_server(home, entry)
-        found = await inspect_server(home, entry, open_in_browser)
+            await inspect_server(HomeApprovals(home), entry)
+        found = await inspect_server(HomeApprovals(home), entry, open_in_browser)
         assert [tool["name"] for tool in found.tools] == ["echo"]
         vault = read_vault(home.path)
         assert sorted(name.split("_")[-1] for name in vault)[-2:] == ["ACCESS", "REFRESH"]
         assert "access-token-1" in vault.values()  # a secret of its own, so that it is redacted everywhere
-        assert (await inspect_server(home, entry)).tools == found.tools
+        assert (await inspect_server(HomeApprovals(home), entry)).tools == found.tools
         assert server.grants == ["authorization_code"]
         [name] = [name for name in vault if not name.endswith(("_ACCESS", "_REFRESH"))]
         with closing(VaultStore(home.path, os.environ)) as store:
             store.put(name, json.dumps({**json.loads(vault[name]), "expires_at": 1.0}), forced=True)
-        assert (await inspect_server(home, entry)).tools == found.tools
+        assert (await inspect_server(HomeApprovals(home), entry)).tools == found.tools
         assert server.grants == ["authorization_code", "refresh_token"]
         server.access.clear()
         with pytest.raises(ToolError, match=r"Sign in: treadle mcp login remote"):
-            await inspect_server(home, entry)
+            await inspect_server(HomeApprovals(home), entry)
 
 
 def test_a_server_cannot_send_a_sign_in_to_other_addresses(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from treadle.domain.errors import ConfigError, UsageError
 from treadle.domain.events import LlmRequest, RunStart, ToolCallEnd, ToolCallStart
 from treadle.domain.mcp_servers import McpServerSettings, check_server_names
 from treadle.home.agent_checks import find_unknown_tools
+from treadle.home.mcp_approvals import HomeApprovals
 from treadle.home.mcp_entries import compare_tools
 from treadle.mcp.catalog import McpCatalog
 from treadle.mcp.import_file import read_import
@@ -63,7 +64,7 @@ def test_a_server_cannot_take_the_place_of_a_built_in_tool(tmp_path: Path) -> No
     tools = ToolRegistry()
     tools.add_builtin(builtin_tools(NoCommands(), NoCommands()))  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     before = {name: tools.find(name) for name in names}
-    tools.add_source(McpCatalog(lambda: {"bash": server}, PinFolder(tmp_path), lambda: None))  # pyright: ignore[reportArgumentType, reportCallIssue]
+    tools.add_source(McpCatalog(lambda: {"bash": server}, HomeApprovals(Home(tmp_path)), lambda: None))  # pyright: ignore[reportArgumentType, reportCallIssue]
     assert {name: tools.find(name) for name in names} == before
     assert [tool.spec.name for tool in tools.select(["bash__*"])] == sorted(f"bash__{name}" for name in names)
     assert [tool.spec.name for tool in tools.select(["bash"])] == ["bash"]
@@ -286,7 +287,7 @@ def test_a_tool_of_a_server_that_is_not_approved_is_named_in_the_error(
     home = write_home(tmp_path / "home", s=make_server())
     tools = ToolRegistry()
     servers = Home(home).config().mcp_servers
-    tools.add_source(McpCatalog(lambda: servers, PinFolder(home), lambda: None))  # pyright: ignore[reportArgumentType, reportCallIssue]
+    tools.add_source(McpCatalog(lambda: servers, HomeApprovals(Home(home)), lambda: None))  # pyright: ignore[reportArgumentType, reportCallIssue]
     with pytest.raises(UsageError, match=r"`s` is not approved\. Approve it: treadle mcp approve s"):
         tools.select(["s__echo"])
     for _ in range(2):

@@ -24,11 +24,12 @@ from tests.mcp.test_calls import results, run_script
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.events import RunStart
-from treadle.domain.mcp_servers import McpServerSettings
+from treadle.domain.mcp_servers import Consent, McpServerSettings
 from treadle.domain.permissions import SandboxPolicy
 from treadle.domain.writable_places import WritablePlaces
 from treadle.home.mcp_admin import approve_server, inspect_server
-from treadle.home.mcp_entries import Consent, find_entry
+from treadle.home.mcp_approvals import HomeApprovals
+from treadle.home.mcp_entries import find_entry
 from treadle.mcp.catalog import McpCatalog
 from treadle.mcp.pins import Pin, PinFolder
 from treadle.ports.model import ModelRequest
@@ -100,8 +101,8 @@ async def inspect(home: Path, consent: Consent | None = None) -> Any:
 
     place = Home(home)
     entry = find_entry(place, "s")
-    found.append(await inspect_server(place, entry, consent=consent or Consent()))
-    approve_server(place, entry, found[0])
+    found.append(await inspect_server(HomeApprovals(place), entry, consent=consent or Consent()))
+    approve_server(HomeApprovals(place), entry, found[0])
     return found[0]
 
 
@@ -314,7 +315,7 @@ async def test_writing_with_secrets_or_network_needs_an_explicit_approval(tmp_pa
 
     events = await run_script(home, make_agent(workspace))
     assert next(event.data for event in events if isinstance(event.data, RunStart)).tools == ()
-    catalog = McpCatalog(lambda: {"s": server}, PinFolder(home), lambda: None)  # pyright: ignore[reportArgumentType]
+    catalog = McpCatalog(lambda: {"s": server}, HomeApprovals(Home(home)), lambda: None)  # pyright: ignore[reportArgumentType]
     assert "Approve that: treadle mcp approve s --allow-write" in (catalog.explain("s__where") or "")
     with pytest.raises(
         ToolError, match=r"has secrets and the network\. Approve that: treadle mcp approve s --allow"

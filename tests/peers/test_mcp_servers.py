@@ -14,9 +14,10 @@ from tests.mcp.homes import make_agent, needs_sandbox, open_engine, write_home
 from tests.mcp.test_calls import results
 from treadle.config.home import Home
 from treadle.domain.events import ToolCallEnd, ToolCallError
-from treadle.domain.mcp_servers import McpServerSettings
+from treadle.domain.mcp_servers import Consent, McpServerSettings
 from treadle.home.mcp_admin import approve_server, inspect_server
-from treadle.home.mcp_entries import Consent, find_entry
+from treadle.home.mcp_approvals import HomeApprovals
+from treadle.home.mcp_entries import find_entry
 from treadle.ports.tool import ToolError
 from treadle.testing.models import ask, call, say
 
@@ -52,7 +53,7 @@ async def use(
 
     home = Home(write_home(tmp_path / "home", s=server))
     entry = find_entry(home, "s")
-    approve_server(home, entry, await inspect_server(home, entry))
+    approve_server(HomeApprovals(home), entry, await inspect_server(HomeApprovals(home), entry))
     steps = [ask(call(f"s__{name}", **arguments)) for name, arguments in calls]
     async with open_engine(home.path, *steps, say("Done.")) as engine:
         agent = make_agent(workspace)
@@ -162,9 +163,10 @@ async def test_a_server_in_the_packages_of_a_workspace_runs_only_as_it_was_pinne
             return result
 
     with pytest.raises(ToolError, match="pin its content"):
-        await inspect_server(home, find_entry(home, "s"))
+        await inspect_server(HomeApprovals(home), find_entry(home, "s"))
     entry = find_entry(home, "s")
-    approve_server(home, entry, await inspect_server(home, entry, consent=Consent(content=True)))
+    found = await inspect_server(HomeApprovals(home), entry, consent=Consent(content=True))
+    approve_server(HomeApprovals(home), entry, found)
     assert "hello" in (await call_once()).content
     with (script.parent.parent / "node_modules.js").open("w") as planted:
         planted.write("x")

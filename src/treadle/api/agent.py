@@ -2,7 +2,8 @@
 
 import os
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Generic, Literal, NotRequired, TypeAlias, TypedDict, Unpack, cast, overload
@@ -10,6 +11,7 @@ from typing import Any, Generic, Literal, NotRequired, TypeAlias, TypedDict, Unp
 import msgspec
 from msgspec import Struct
 
+from treadle.api.mcp_servers import McpServerLike, split_servers
 from treadle.api.option_hints import AGENT_HINTS, refuse_unknown_options
 from treadle.api.result import Output, Result
 from treadle.domain.agents import (
@@ -38,7 +40,7 @@ from treadle.domain.events import (
 from treadle.domain.hooks import CommandHook
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.limits import DEFAULT_MAX_ATTACHMENT_BYTES
-from treadle.domain.mcp_servers import McpServerSettings
+from treadle.domain.mcp_servers import SEPARATOR
 from treadle.domain.messages import Image, Text, Thinking, user
 from treadle.domain.permissions import ApprovalRules, Asker, SandboxMode, SandboxPolicy
 from treadle.domain.quotas import Quotas
@@ -106,7 +108,8 @@ class AgentOptions(TypedDict, total=False):
     errors: Errors | Mapping[str, Any] | None
     concurrency: int | None
     heartbeat: Heartbeat | Mapping[str, Any] | None
-    mcp_servers: Mapping[str, McpServerSettings | Mapping[str, Any]] | None
+    mcp_servers: Mapping[str, McpServerLike] | None
+    """MCP servers of this agent alone. All of their tools are offered, unless `tools` names some of them."""
     hooks: Sequence[CommandHook | Mapping[str, Any]]
 
 
@@ -151,6 +154,8 @@ class Agent(Generic[Output]):
         fields |= {"name": name, "tools": list_tool_names(tools), "output": make_output_schema(output)}
         if (workspace := options.get("workspace")) is not None:
             fields["workspace"] = str(workspace)
+        fields["mcp_servers"], self.trust = split_servers(options.get("mcp_servers") or {})
+        fields["tools"] += list_server_globs(fields["tools"], fields["mcp_servers"])
         fields.setdefault("memory", NO_MEMORY)
         if self.agents:
             fields["agents"] = list_agent_names(tools, options.get("agents", ()))
@@ -227,6 +232,13 @@ def list_tool_names(tools: Sequence[ToolLike]) -> tuple[str, ...]:
         else:
             names.append(_make_tool(item).spec.name)
     return tuple(dict.fromkeys(names))
+
+
+def list_server_globs(tools: Sequence[str], servers: Iterable[str]) -> tuple[str, ...]:
+    """Return globs for all tools of those servers of which an agent names no tool itself."""
+    named = [name.partition(SEPARATOR)[0] for name in tools]
+    unnamed = [server for server in servers if not any(fnmatchcase(server, glob) for glob in named)]
+    return tuple([f"{server}{SEPARATOR}*" for server in unnamed])
 
 
 def make_output_schema(output: OutputLike) -> dict[str, Any] | None:

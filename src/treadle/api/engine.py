@@ -21,6 +21,7 @@ from treadle.api.agent import (
     Callbacks,
     ForkOptions,
     RunOptions,
+    ToolLike,
     apply_options,
     collect_agents,
     collect_tools,
@@ -134,6 +135,8 @@ class Engine(RunMethods):
         share = ALL if resume else WorkerShare(only_own=True, even_alone=True)
         config = configure_engine(database, given, telemetry=telemetry, share=share, deps=deps, examine=_examine)
         self._config = replace(config, announces_resumed=True)
+        if config.mcp is not None:
+            config.mcp.approvals.is_program = True
         self._parts: EngineParts | None = None
         self._thread: LoopThread | None = None
         self._opened_by = 0
@@ -204,7 +207,7 @@ class Engine(RunMethods):
     def add_agents(self, *agents: Agent | AgentSpec) -> None:
         """Add agents by name, for agents that delegate work."""
         for agent in agents:
-            spec = agent.spec if isinstance(agent, Agent) else agent
+            spec = self._register_servers(agent)
             self._config.agents[spec.name] = spec
             if isinstance(agent, Agent):
                 self._add_parts(agent.tools, agent.agents)
@@ -213,8 +216,24 @@ class Engine(RunMethods):
         """Add what an agent comes with. An agent to delegate to comes with those that it delegates to."""
         self.add_tools(*tools)
         for agent in agents:
-            self._config.agents[agent.spec.name] = agent.spec
+            self._config.agents[agent.spec.name] = self._register_servers(agent)
             self.add_tools(*agent.tools)
+
+    def _register_servers(self, agent: Agent | AgentSpec) -> AgentSpec:
+        """Register the MCP servers of an agent. Return its spec, with references to their secrets."""
+        if isinstance(agent, AgentSpec) or not agent.spec.mcp_servers or self._config.mcp is None:
+            return agent if isinstance(agent, AgentSpec) else agent.spec
+        return self._config.mcp.program.add(agent.spec, agent.trust)
+
+    async def _approve_servers(self, agent: Agent | AgentSpec, tools: Sequence[ToolLike]) -> None:
+        """Approve the MCP servers of an agent, and of those that it delegates to, which the program trusts. Raise
+        UsageError for a server that is not approved."""
+        if (mcp := self._config.mcp) is None:
+            return
+        below = agent.agents if isinstance(agent, Agent) else []
+        names = [(agent.spec if isinstance(agent, Agent) else agent).name]
+        names += [each.spec.name for each in (*below, *collect_agents(tools))]
+        await mcp.program.approve(names)
 
     def add_hooks(self, *hooks: Hook) -> None:
         """Add hooks that inspect every call before it runs, and its result. They run after those added before."""
@@ -533,9 +552,10 @@ class Engine(RunMethods):
         """Queue a run that continues from a step of another run, and return its ID. No tool call is repeated."""
         refuse_unknown_options(changes, ForkOptions)
         agent, get = changes.get("agent"), changes.get
-        spec = agent.spec if isinstance(agent, Agent) else agent
+        spec = None if agent is None else self._register_servers(agent)
         if isinstance(agent, Agent):
             self._add_parts(agent.tools, agent.agents)
+            await self._approve_servers(agent, ())
         fork = Fork(
             run_id=RunId(run_id),
             step=get("step"),
@@ -575,7 +595,8 @@ class Engine(RunMethods):
             self._add_parts(agent.tools, agent.agents)
         if tools := options.get("tools"):
             self._add_parts(collect_tools(tools), collect_agents(tools))
-        spec = apply_options(agent.spec if isinstance(agent, Agent) else agent, options)
+        spec = apply_options(self._register_servers(agent), options)
+        await self._approve_servers(agent, tools or ())
         if spec.output is not None and (type_ := find_output_type(agent, options)) is not Any:
             self._config.answer_types.add(spec.output, type_)
         return await start_here(self._service, request_run(spec, message, options), options.get("key"))
@@ -611,6 +632,9 @@ class Engine(RunMethods):
         config = self._config
         if config.database is None:
             config.home.ensure()
+        if config.mcp is not None:
+            config.mcp.program.begin()
+            await config.mcp.program.approve_registered()
         parts = self._parts = await EngineParts.open(config.database or config.home.database_url, config)
         parts.wake_unavailable()
         self._opened_by = os.getpid()

@@ -31,6 +31,14 @@ AGENT_HINTS = {
     "checkpointer": "Leave it out: every run is durable, in the database of the engine",
 }
 """What to write instead of the options of other libraries."""
+MCP_SERVER_HINTS = {
+    "name": "The name of a server is its key in mcp_servers={NAME: …}",
+    "transport": "Write type=…, or leave it out",
+    "token": 'Write headers={"Authorization": "Bearer …"}',
+    "auth": 'Write headers={"Authorization": "Bearer …"}',
+    "allowed_tools": "Write tools=[…]",
+    "approved": "Write approve=True",
+}
 RUN_HINTS = {
     "timeout": "Write deadline=…",
     "user_id": "Write user=…",

@@ -17,6 +17,7 @@ from treadle.operations.runs import Question, RunDetail, RunView
 from treadle.operations.sessions import SessionDetail, SessionView
 
 if TYPE_CHECKING:  # what only some programs use is imported when they do
+    from treadle.api.mcp_servers import McpMethods
     from treadle.domain.transcript import AnswerItem, Item, MessageItem
     from treadle.operations.run_diff import RunDiff
     from treadle.operations.run_records import RunSteps
@@ -32,6 +33,13 @@ class RunMethods(ABC):
     async def call(self, operation: Operation[Q, R], request: Q, *, key: str | None = None) -> R:
         """Perform an operation of `treadle.operations`. With an idempotency key, a repeated call returns the first
         response."""
+
+    @property
+    def mcp(self) -> "McpMethods":
+        """The MCP servers: to list, inspect and approve them."""
+        from treadle.api.mcp_servers import McpMethods
+
+        return McpMethods(self)
 
     # ── Reading ──
 

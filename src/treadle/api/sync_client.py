@@ -20,6 +20,7 @@ from treadle.operations.runs import Question, RunDetail, RunView
 from treadle.operations.sessions import SessionDetail, SessionView
 
 if TYPE_CHECKING:
+    from treadle.api.mcp_servers import McpMethodsSync
     from treadle.domain.transcript import AnswerItem, Item, MessageItem
     from treadle.operations.run_diff import RunDiff
     from treadle.operations.run_records import RunSteps
@@ -154,6 +155,13 @@ class Client:
     ) -> RunId:
         """Start a run that continues from a step of another run, and return its ID."""
         return self._do(self._client.fork(run_id, step=step, model=model, message=message, agent=agent))
+
+    @property
+    def mcp(self) -> "McpMethodsSync":
+        """The MCP servers: to list, inspect and approve them."""
+        from treadle.api.mcp_servers import McpMethodsSync
+
+        return McpMethodsSync(self._client.mcp, self._do)
 
     def show(self, run_id: str) -> RunDetail:
         """Return a run, with its result if it has ended."""

@@ -54,7 +54,7 @@ def configure_engine(
     hidden = (home.path, *list_database_files(database or home.database_url))
     run_places = RunPlaces(home, places, hidden)
     commands = ShellCommands(hidden=hidden, engine=places, user=os.environ)
-    mcp = HomeMcp(home, vault, commands)
+    mcp = HomeMcp(home, vault, commands, database)
     tools = _make_tools(commands, vault, mcp)
     tools.add_source(
         WebSearchSource(lambda: home.config().web_search, lambda name: vault.value(name) or os.environ.get(name))

@@ -129,6 +129,23 @@ def _check_url(url: str) -> None:
         raise ValueError("url must begin with https://, unless the server is on this machine")
 
 
+class Consent(Struct, frozen=True):
+    """What the approval of a server allows explicitly."""
+
+    write: bool = False
+    """The program may write the workspace although it has secrets or the network."""
+    content: bool = False
+    """Code in places that a run can write is pinned as it is now."""
+
+    @property
+    def flags(self) -> str:
+        """The options of `treadle mcp approve` that give it."""
+        return f"{' --allow-write' if self.write else ''}{' --pin-content' if self.content else ''}"
+
+
+NO_CONSENT = Consent()
+
+
 McpConnectionState = Literal["starting", "connected", "failed", "closed"]
 
 

@@ -42,7 +42,7 @@ def _explain_server(home: Home, name: str) -> str:
     """Return why the tools of an MCP server cannot be used, or an empty text if the name is of no server."""
     server = find_server_name(name)
     entry = next((entry for entry in list_entries(home) if entry.name == server), None)
-    return "" if entry is None else explain_refusal(entry.name, entry.settings, entry.pin, entry.agent)
+    return "" if entry is None else explain_refusal(entry.settings, entry.pin, entry.advice)
 
 
 async def find_unusable_models(home: Home, spec: AgentSpec) -> list[str]:

@@ -12,10 +12,12 @@ from msgspec import Struct, structs
 
 from treadle.config.database_url import list_database_files
 from treadle.config.home import Home
+from treadle.domain.mcp_servers import NO_CONSENT, Consent
 from treadle.domain.permissions import SandboxPolicy
-from treadle.home.mcp import HomeCredentials, make_contents, make_pool
-from treadle.home.mcp_entries import NO_CONSENT, Consent, ServerEntry, list_entries
-from treadle.mcp.pins import Pin, PinFolder, PinnedContent, hash_entry
+from treadle.home.mcp_approvals import HomeApprovals
+from treadle.home.mcp_entries import ServerEntry
+from treadle.home.mcp_pool import HomeCredentials, make_contents, make_pool
+from treadle.mcp.pins import Pin, PinnedContent, hash_entry, list_pinned_contents
 from treadle.mcp.pool import ServerPool
 from treadle.mcp.server_target import ServerTarget
 from treadle.sandbox.commands import ShellCommands
@@ -42,7 +44,7 @@ class Inspection(Struct, frozen=True):
 
 
 async def inspect_server(
-    home: Home,
+    approvals: HomeApprovals,
     entry: ServerEntry,
     show_login: Callable[[str], Awaitable[None]] | None = None,
     consent: Consent = NO_CONSENT,
@@ -51,8 +53,8 @@ async def inspect_server(
 
     A server of the home gets an empty workspace. With `show_login`, the user signs in with a browser."""
     with tempfile.TemporaryDirectory(prefix="treadle-mcp-") as folder:
-        target = _make_target(home, entry, folder, consent)
-        async with _open_pool(home, target, show_login) as pool:
+        target = _make_target(approvals.home, entry, folder, consent)
+        async with _open_pool(approvals, target, show_login) as pool:
             if consent.content:
                 target = structs.replace(target, contents=await pool.pin_contents(target))
             began = time.monotonic()
@@ -70,7 +72,7 @@ async def inspect_server(
             )
 
 
-def approve_server(home: Home, entry: ServerEntry, inspection: Inspection) -> None:
+def approve_server(approvals: HomeApprovals, entry: ServerEntry, inspection: Inspection) -> None:
     """Pin the entry of a server and the tools that were shown."""
     pin = Pin(
         server=entry.name,
@@ -82,21 +84,27 @@ def approve_server(home: Home, entry: ServerEntry, inspection: Inspection) -> No
         allows_write=inspection.allows_write,
         contents=inspection.contents,
     )
-    PinFolder(home.path).write(pin)
-    remove_unused_contents(home)
+    approvals.select_pins(entry.agent).write(pin)
+    remove_unused_contents(approvals)
 
 
-def remove_unused_contents(home: Home) -> None:
+def revoke_server(approvals: HomeApprovals, server: str, agent: str = "") -> bool:
+    """Remove the approval of a server. Return False if it has none."""
+    had_pin = approvals.select_pins(agent).remove(server, agent)
+    remove_unused_contents(approvals)
+    return had_pin
+
+
+def remove_unused_contents(approvals: HomeApprovals) -> None:
     """Remove the copies of code that no approval refers to any more."""
-    pins = [entry.pin for entry in list_entries(home) if entry.pin is not None]
-    make_contents(home).remove_unused(frozenset(each.digest for pin in pins for each in pin.contents))
+    make_contents(approvals).remove_unused(list_pinned_contents(approvals.home.path))
 
 
 def _make_target(home: Home, entry: ServerEntry, empty: str, consent: Consent) -> ServerTarget:
     """Return the target of an inspection. What an earlier approval of the same entry allows still counts."""
     is_known = entry.pin is not None and entry.pin.entry == hash_entry(entry.settings)
     pin = entry.pin if is_known else None
-    agent = home.agent(entry.agent) if entry.agent else None
+    agent = entry.owner
     return ServerTarget(
         name=entry.name,
         server=entry.settings,
@@ -105,22 +113,24 @@ def _make_target(home: Home, entry: ServerEntry, empty: str, consent: Consent) -
         owner=entry.agent,
         allows_write=consent.write or (pin is not None and pin.allows_write),
         contents=() if pin is None or consent.content else pin.contents,
+        approver=entry.advice.approver,
     )
 
 
 @asynccontextmanager
 async def _open_pool(
-    home: Home, target: ServerTarget, show_login: Callable[[str], Awaitable[None]] | None
+    approvals: HomeApprovals, target: ServerTarget, show_login: Callable[[str], Awaitable[None]] | None
 ) -> AsyncGenerator[ServerPool]:
+    home = approvals.home
     vault = HomeVault(home.path, os.environ)
-    commands = ShellCommands(hidden=(home.path, *list_database_files(home.database_url)), user=os.environ)
+    commands = ShellCommands(hidden=(home.path, *list_database_files(approvals.database)), user=os.environ)
     credentials, listener = HomeCredentials(home, vault), None
     if show_login is not None:
         from treadle.home.mcp_login import start_login
 
         login, listener = await start_login(home, vault, target, show_login)
         credentials = _LoginCredentials(home, vault, login)
-    pool = make_pool(home, commands, credentials)
+    pool = make_pool(approvals, commands, credentials)
     try:
         yield pool
     finally:

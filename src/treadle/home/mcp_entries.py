@@ -1,38 +1,24 @@
 """The MCP servers that a home and its agents configure, and what is approved of them. No server is started."""
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from treadle.config.home import Home
+from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError, TreadleError, UsageError
 from treadle.domain.mcp_servers import McpConnectionView, McpServerSettings
 from treadle.domain.suggestions import find_closest
+from treadle.home.mcp_approvals import HomeApprovals
+from treadle.mcp.approval_advice import ApprovalAdvice
 from treadle.mcp.names import make_tool_name
-from treadle.mcp.pins import Pin, PinFolder, explain_refusal, hash_tool
+from treadle.mcp.pins import Pin, explain_refusal, hash_tool
 from treadle.operations.mcp_status import McpServerView
 
 State = Literal["approved", "changed", "new", "disabled"]
-
-
-class Consent(Struct, frozen=True):
-    """What an approval allows explicitly."""
-
-    write: bool = False
-    """The program may write the workspace although it has secrets or the network."""
-    content: bool = False
-    """Code in places that a run can write is pinned as it is now."""
-
-    @property
-    def flags(self) -> str:
-        """The options of `treadle mcp approve` that give it."""
-        return f"{' --allow-write' if self.write else ''}{' --pin-content' if self.content else ''}"
-
-
-NO_CONSENT = Consent()
 
 
 class ServerEntry(Struct, frozen=True):
@@ -40,8 +26,15 @@ class ServerEntry(Struct, frozen=True):
 
     name: str
     settings: McpServerSettings
-    agent: str = ""
+    advice: ApprovalAdvice
+    owner: AgentSpec | None = None
+    """The agent that configures it; None for a server of the home."""
     pin: Pin | None = None
+
+    @property
+    def agent(self) -> str:
+        """The name of the agent that configures it; empty for a server of the home."""
+        return "" if self.owner is None else self.owner.name
 
     @property
     def state(self) -> State:
@@ -49,7 +42,7 @@ class ServerEntry(Struct, frozen=True):
             return "disabled"
         if self.pin is None:
             return "new"
-        return "changed" if explain_refusal(self.name, self.settings, self.pin, self.agent) else "approved"
+        return "changed" if explain_refusal(self.settings, self.pin, self.advice) else "approved"
 
     @property
     def tools(self) -> Sequence[Mapping[str, Any]]:
@@ -91,35 +84,45 @@ class ToolChanges(Struct, frozen=True):
         return bool(self.added or self.changed or self.removed)
 
 
-def list_entries(home: Home) -> list[ServerEntry]:
-    """Return the servers of the home, then those of its agents. An agent that cannot be read is left out."""
-    found = [_make_entry(home, name, server) for name, server in home.config().mcp_servers.items()]
-    for agent in home.agents():
-        try:
-            servers = home.agent(agent).mcp_servers
-        except TreadleError:
-            continue
-        found += [_make_entry(home, name, server, agent) for name, server in servers.items()]
+def list_entries(home: Home, approvals: HomeApprovals | None = None) -> list[ServerEntry]:
+    """Return the servers of the home, then those of its agents, then those of the agents of a program. An agent
+    that cannot be read is left out."""
+    known = approvals or HomeApprovals(home)
+    found = [make_entry(known, name, server) for name, server in home.config().mcp_servers.items()]
+    for agent in (*_read_agents(home), *known.program_agents.values()):
+        found += [make_entry(known, name, server, agent) for name, server in agent.mcp_servers.items()]
     return found
 
 
-def find_entry(home: Home, name: str, agent: str = "") -> ServerEntry:
-    """Return one server. Raise UsageError if it is not configured."""
-    servers = home.agent(agent).mcp_servers if agent else home.config().mcp_servers
+def _read_agents(home: Home) -> Iterator[AgentSpec]:
+    for name in home.agents():
+        with suppress(TreadleError):
+            yield home.agent(name)
+
+
+def find_entry(home: Home, name: str, agent: str = "", approvals: HomeApprovals | None = None) -> ServerEntry:
+    """Return one server of the home or of an agent. Raise UsageError if it is not configured."""
+    known = approvals or HomeApprovals(home)
+    owner = None if not agent else known.program_agents.get(agent) or home.agent(agent)
+    servers = home.config().mcp_servers if owner is None else owner.mcp_servers
     if name not in servers:
         near = find_closest(name, list(servers))
         meant = f"Did you mean `{near}`?" if near else "`treadle mcp list` shows which there are."
         where = f"of agent `{agent}`" if agent else "of this home"
         raise UsageError(f"There is no MCP server `{name}` in the configuration {where}. {meant}")
-    return _make_entry(home, name, servers[name], agent)
+    return make_entry(known, name, servers[name], owner)
 
 
-def _make_entry(home: Home, name: str, server: McpServerSettings, agent: str = "") -> ServerEntry:
+def make_entry(
+    approvals: HomeApprovals, name: str, server: McpServerSettings, owner: AgentSpec | None = None
+) -> ServerEntry:
+    """Return a configured server with its approval. A damaged approval counts as none."""
+    agent = "" if owner is None else owner.name
     try:
-        pin = PinFolder(home.path).read(name, agent)
+        pin = approvals.find_pin(name, agent, server)
     except ConfigError:
         pin = None
-    return ServerEntry(name, server, agent, pin)
+    return ServerEntry(name, server, approvals.advise(name, agent), owner, pin)
 
 
 def store_secrets(home: Home, secrets: Mapping[str, str]) -> None:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from treadle.config.home import Home
 from treadle.domain.errors import UsageError
-from treadle.domain.mcp_servers import McpConnectionView
+from treadle.domain.mcp_servers import NO_CONSENT, Consent, McpConnectionView
 from treadle.home.mcp import HomeMcp
+from treadle.home.mcp_approvals import HomeApprovals
 from treadle.home.mcp_entries import (
     ServerEntry,
     compare_tools,
@@ -17,7 +18,7 @@ from treadle.home.mcp_entries import (
     make_server_view,
 )
 from treadle.mcp.names import make_tool_name
-from treadle.mcp.pins import PinFolder, hash_entry, hash_tool
+from treadle.mcp.pins import hash_entry, hash_tool
 from treadle.mcp.start_rules import explain_privilege, find_access
 from treadle.operations.mcp_status import McpInspection, McpServerView, McpToolView
 from treadle.ports.tool import ToolError
@@ -35,40 +36,60 @@ class HomeMcpStatus:
         self._home = home
         self._connections = connections
 
+    @property
+    def _approvals(self) -> HomeApprovals:
+        return HomeApprovals(self._home) if self._connections is None else self._connections.approvals
+
     def servers(self) -> Sequence[McpServerView]:
         states = [] if self._connections is None else self._connections.states
-        return [_view(entry, states) for entry in list_entries(self._home)]
+        return [_view(entry, states) for entry in list_entries(self._home, self._approvals)]
 
-    async def inspect(self, name: str, agent: str | None) -> McpInspection:
-        entry = find_entry(self._home, name, agent or "")
-        return make_inspection(entry, await _inspect(self._home, entry))
+    async def inspect(self, name: str, agent: str | None, consent: Consent = NO_CONSENT) -> McpInspection:
+        approvals = self._approvals
+        entry = self._find(approvals, name, agent)
+        return make_inspection(entry, await _inspect(approvals, entry, consent))
 
-    async def approve(self, name: str, agent: str | None, digest: str) -> McpServerView:
+    async def approve(
+        self, name: str, agent: str | None, digest: str, consent: Consent = NO_CONSENT
+    ) -> McpServerView:
         from treadle.home.mcp_admin import approve_server
 
-        entry = find_entry(self._home, name, agent or "")
-        found = await _inspect(self._home, entry)
+        approvals = self._approvals
+        entry = self._find(approvals, name, agent)
+        found = await _inspect(approvals, entry, consent)
         if make_inspection(entry, found).digest != digest:
             raise UsageError(
                 f"The MCP server `{name}` was not approved: it has changed since it was read. Read it again."
             )
-        approve_server(self._home, entry, found)
-        return next(each for each in self.servers() if (each.name, each.agent or "") == (name, agent or ""))
+        approve_server(approvals, entry, found)
+        return next(each for each in self.servers() if (each.name, each.agent or "") == (entry.name, entry.agent))
 
     def revoke(self, name: str, agent: str | None) -> None:
-        from treadle.home.mcp_admin import remove_unused_contents
+        from treadle.home.mcp_admin import revoke_server
 
-        entry = find_entry(self._home, name, agent or "")
-        if not PinFolder(self._home.path).remove(entry.name, entry.agent):
+        approvals = self._approvals
+        entry = self._find(approvals, name, agent)
+        if not revoke_server(approvals, entry.name, entry.agent):
             raise UsageError(f"The MCP server `{name}` has no approval to revoke.")
-        remove_unused_contents(self._home)
+
+    def _find(self, approvals: HomeApprovals, name: str, agent: str | None) -> ServerEntry:
+        """Return a server: of an agent, or of the home, or of the only agent that has one with this name. Raise
+        UsageError if there is none, or if several agents have one."""
+        if agent is None and name not in self._home.config().mcp_servers:
+            owners = [each for each in list_entries(self._home, approvals) if each.name == name]
+            if len(owners) > 1:
+                agents = ", ".join(each.agent for each in owners)
+                raise UsageError(f"Several agents have an MCP server `{name}`: {agents}. Name the agent.")
+            if owners:
+                return owners[0]
+        return find_entry(self._home, name, agent or "", approvals)
 
 
-async def _inspect(home: Home, entry: ServerEntry) -> "Inspection":
+async def _inspect(approvals: HomeApprovals, entry: ServerEntry, consent: Consent) -> "Inspection":
     from treadle.home.mcp_admin import inspect_server
 
     try:
-        return await inspect_server(home, entry)
+        return await inspect_server(approvals, entry, consent=consent)
     except ToolError as error:
         said = str(error)
         raise UsageError(f"{said[:1].upper()}{said[1:]}") from None

@@ -1,7 +1,7 @@
 """What the runs of a home can write: the folders of its agents, and every workspace that a run has worked in."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -55,8 +55,13 @@ class WorkspaceRecord:
 class HomePlaces:
     """Implements `mcp.server_programs.PlacesOfRuns`."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(
+        self, home: Home, database: str | None = None, program_agents: Callable[[], Iterable[AgentSpec]] = tuple
+    ) -> None:
+        """`program_agents` returns the agents of a program, which no file describes."""
         self._home = home
+        self._database = database or home.database_url
+        self._program_agents = program_agents
 
     def find_writable(self, workspace: Path, policy: SandboxPolicy) -> WritablePlaces:
         return find_writable_places(workspace, policy, self._protected).join([self.find_all()])
@@ -80,13 +85,14 @@ class HomePlaces:
     @cached_property
     def _protected(self) -> tuple[str, ...]:
         engine = list_engine_places()
-        own = (self._home.path, *list_database_files(self._home.database_url))
+        own = (self._home.path, *list_database_files(self._home.database_url), *list_database_files(self._database))
         return (*engine.all, *map(os.path.realpath, own))
 
     def _list_agents(self) -> Iterator[AgentSpec]:
         for name in self._home.agents():
             with suppress(TreadleError):
                 yield self._home.agent(name)
+        yield from self._program_agents()
 
     def _list_remembered(self) -> Iterator[str]:
         """Yield workspaces of earlier runs, without those that contain the user's home: they would contain every

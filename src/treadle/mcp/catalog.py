@@ -3,16 +3,31 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
+from typing import Protocol
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError
 from treadle.domain.mcp_servers import SEPARATOR, McpServerSettings
+from treadle.mcp.approval_advice import ApprovalAdvice
 from treadle.mcp.names import find_server_name, make_tool_name
-from treadle.mcp.pins import Pin, PinFolder, explain_refusal
+from treadle.mcp.pins import Pin, explain_refusal
 from treadle.mcp.pool import ServerPool
 from treadle.mcp.tools import ApprovedServer, McpTool
 
 log = logging.getLogger("treadle.mcp")
+
+
+class Approvals(Protocol):
+    """What is approved, and how to approve what is not."""
+
+    def find_pin(self, server: str, agent: str, settings: McpServerSettings) -> Pin | None:
+        """Return the pin of a server as it is configured, or else an earlier one, or None. Raise ConfigError if it
+        is damaged."""
+        ...
+
+    def advise(self, server: str, agent: str) -> ApprovalAdvice:
+        """Return how to approve a server."""
+        ...
 
 
 class McpCatalog:
@@ -21,12 +36,12 @@ class McpCatalog:
     def __init__(
         self,
         read_servers: Callable[[], Mapping[str, McpServerSettings]],
-        pins: PinFolder,
+        approvals: Approvals,
         make_pool: Callable[[], ServerPool],
     ) -> None:
         self._read_servers = read_servers
         """Returns the entries of the home as they are now."""
-        self._pins = pins
+        self._approvals = approvals
         self._make_pool = make_pool
         self._warned: set[str] = set()
         self._cache: dict[tuple[str, str], tuple[Pin, McpServerSettings, dict[str, McpTool]]] = {}
@@ -57,9 +72,11 @@ class McpCatalog:
         if settings is None:
             return None
         owner = self._find_owner(server, agent)
-        if reason := explain_refusal(server, settings, self._read_pin(server, owner), owner):
+        advice = self._approvals.advise(server, owner)
+        if reason := explain_refusal(settings, self._read_pin(server, owner, settings), advice):
             return reason
-        return f"The MCP server `{server}` has no approved tool `{name}`. See: treadle mcp show {server}"
+        offered = ", ".join(self._tools(server, agent)) or "none"
+        return f"The MCP server `{server}` has no approved tool `{name}`; it has: {offered}."
 
     def _warn_once(self, reason: str) -> None:
         if reason not in self._warned:
@@ -76,13 +93,21 @@ class McpCatalog:
     def _tools(self, server: str, agent: AgentSpec | None) -> Mapping[str, McpTool]:
         """Return the tools of a server by name; none if it is disabled or not approved as it is configured."""
         settings, owner = self._list_servers(agent)[server], self._find_owner(server, agent)
-        pin = self._read_pin(server, owner)
+        pin = self._read_pin(server, owner, settings)
         known = self._cache.get((owner, server))
         if known is not None and known[0] is pin and (known[1] is settings or known[1] == settings):
             return known[2]
-        if pin is None or explain_refusal(server, settings, pin, owner):
+        advice = self._approvals.advise(server, owner)
+        if pin is None or explain_refusal(settings, pin, advice):
             return {}
-        approved = ApprovedServer(server, settings, owner, pin.allows_write, pin.contents)
+        approved = ApprovedServer(
+            name=server,
+            settings=settings,
+            agent=owner,
+            allows_write=pin.allows_write,
+            contents=pin.contents,
+            approver=advice.approver,
+        )
         pool = self._make_pool()
         tools = {
             make_tool_name(server, str(raw["name"])): McpTool(approved, raw, pool)
@@ -92,9 +117,9 @@ class McpCatalog:
         self._cache[owner, server] = (pin, settings, tools)
         return tools
 
-    def _read_pin(self, server: str, owner: str) -> Pin | None:
+    def _read_pin(self, server: str, owner: str, settings: McpServerSettings) -> Pin | None:
         try:
-            return self._pins.read(server, owner)
+            return self._approvals.find_pin(server, owner, settings)
         except ConfigError as error:
             log.warning("%s", error)
             return None

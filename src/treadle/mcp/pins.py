@@ -17,7 +17,8 @@ import msgspec
 from msgspec import Struct
 
 from treadle.domain.errors import ConfigError
-from treadle.domain.mcp_servers import McpServerSettings
+from treadle.domain.mcp_servers import Consent, McpServerSettings
+from treadle.mcp.approval_advice import ApprovalAdvice
 from treadle.mcp.start_rules import explain_privilege, find_access, needs_write_consent
 
 FOLDER = "mcp"
@@ -78,9 +79,9 @@ def hash_tool(tool: Mapping[str, Any]) -> str:
 class PinFolder:
     """Reads and writes pins. Nothing is created before a server is approved."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, scope: str = "") -> None:
         self._home = home
-        self._folder = home / FOLDER
+        self._folder = home / FOLDER / scope
         self._cache: dict[Path, tuple[tuple[int, int, int], Pin]] = {}
 
     def path(self, server: str, agent: str = "") -> Path:
@@ -109,7 +110,7 @@ class PinFolder:
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             raise ConfigError(
                 f"{path}: the file is damaged, so the server `{server}` counts as not approved. "
-                f"Delete it and run `treadle mcp approve {server}`."
+                f"Delete it, and approve the server again."
             ) from None
         if (pin.server, pin.agent) != (server, agent):
             raise ConfigError(f"{path}: it is the pin of another server. Delete it and approve the server again.")
@@ -151,19 +152,28 @@ class PinFolder:
         return True
 
 
-def explain_refusal(name: str, settings: McpServerSettings, pin: Pin | None, agent: str = "") -> str:
+def list_pinned_contents(home: Path) -> frozenset[str]:
+    """Return the hashes of the copies of code that any approval in a home refers to."""
+    found: set[str] = set()
+    for path in (home / FOLDER).rglob("*.json"):
+        with suppress(OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
+            found |= {each.digest for each in msgspec.json.decode(path.read_bytes(), type=Pin).contents}
+    return frozenset(found)
+
+
+def explain_refusal(settings: McpServerSettings, pin: Pin | None, advice: ApprovalAdvice) -> str:
     """Return why no tool of a server can be used, or an empty text if its tools can be used."""
-    command = f"treadle mcp approve {name}" + (f" --agent {agent}" if agent else "")
+    name = advice.server
     if not settings.enabled:
         return f"The MCP server `{name}` is disabled. Set `enabled: true` in its entry."
     if pin is None:
-        return f"The MCP server `{name}` is not approved. Approve it: {command}"
+        return f"The MCP server `{name}` is not approved. Approve it: {advice.tell_first()}"
     if pin.entry == hash_entry(settings) and needs_write_consent(settings) and not pin.allows_write:
         privilege = explain_privilege(settings)
         return (
             f"The MCP server `{name}` may write the workspace and has {privilege}, which its approval does not "
-            f"allow. Approve that: {command} --allow-write"
+            f"allow. Approve that: {advice.tell(Consent(write=True))}"
         )
     if pin.entry != hash_entry(settings):
-        return f"The entry of the MCP server `{name}` has changed. Approve it again: {command}"
+        return f"The entry of the MCP server `{name}` has changed. Approve it again: {advice.tell_again()}"
     return ""

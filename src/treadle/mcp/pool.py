@@ -280,10 +280,10 @@ def _add_path_hint(reason: str, target: ServerTarget) -> str:
     for word in target.server.args:  # a program that is not found is named as such
         place = Path(word).expanduser()
         if word in reason and place.is_absolute() and place.exists() and not _is_shown(place, target):
-            return (
-                f"{reason}. Its sandbox hides {place.parent}: add that folder to `readable` of the server's entry "
-                f"(`treadle mcp add --readable {place.parent}`)"
+            hint = (
+                f"{reason}. Its sandbox hides {place.parent}: add that folder to `readable` of the server's entry"
             )
+            return hint if target.approver == "program" else f"{hint} (`treadle mcp add --readable {place.parent}`)"
     return reason
 
 
@@ -298,6 +298,8 @@ def _add_login_hint(reason: str, target: ServerTarget) -> str:
     """Return why a remote server cannot be used, with the command that signs in if it wants that."""
     if not target.server.is_remote or not any(word in reason for word in ("401", "Unauthorized", "sign-in")):
         return reason
+    if target.approver == "program":
+        return f"{reason}. Give a token in `headers` of the server's entry"
     of_agent = f" --agent {target.owner}" if target.owner else ""
     return f"{reason}. Sign in: treadle mcp login {target.name}{of_agent}"
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from treadle.domain.mcp_servers import Consent
 from treadle.domain.permissions import SandboxPolicy
 from treadle.domain.writable_places import WritablePlaces, is_within
 from treadle.mcp.pins import PinnedContent
@@ -117,21 +118,17 @@ class ServerPrograms:
         if not is_same or copy is None:
             raise CommandError(
                 f"{content.place} has changed since it was approved; check it, then approve it again: "
-                f"{make_approve_command(target)} --pin-content"
+                f"{target.advice.tell(Consent(content=True))}"
             )
         return copy
 
 
 def explain_writable_code(code: WritableCode, target: ServerTarget) -> str:
     """Return why code is refused, and what to do."""
-    pin = "" if code.unit is None else f", or pin its content: {make_approve_command(target)} --pin-content"
+    pin = "" if code.unit is None else f", or pin its content: {target.advice.tell(Consent(content=True))}"
     return (
         f"{code.role} is in {code.path}, which a run can write and so change what the server does. {ELSEWHERE}{pin}"
     )
-
-
-def make_approve_command(target: ServerTarget) -> str:
-    return f"treadle mcp approve {target.name}" + (f" --agent {target.owner}" if target.owner else "")
 
 
 def _check_consent(target: ServerTarget, places: WritablePlaces) -> None:
@@ -144,14 +141,14 @@ def _check_consent(target: ServerTarget, places: WritablePlaces) -> None:
     if needs_write_consent(server):
         raise CommandError(
             f"it may write the workspace and has {privilege}. "
-            f"Approve that: {make_approve_command(target)} --allow-write"
+            f"Approve that: {target.advice.tell(Consent(write=True))}"
         )
     for name in server.writable:
         folder = os.path.realpath(os.path.expanduser(name))
         if any(is_within(folder, each) or is_within(each, folder) for each in places.folders):
             raise CommandError(
                 f"it may write {name}, which a run can write too, and has {privilege}. "
-                f"Approve that: {make_approve_command(target)} --allow-write"
+                f"Approve that: {target.advice.tell(Consent(write=True))}"
             )
 
 

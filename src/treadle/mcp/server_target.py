@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from treadle.domain.mcp_servers import McpServerSettings
 from treadle.domain.permissions import SandboxPolicy, WorkspaceAccess
+from treadle.mcp.approval_advice import ApprovalAdvice, Approver
 from treadle.mcp.pins import PinnedContent
 from treadle.mcp.start_rules import find_access, names_folder
 
@@ -27,6 +28,12 @@ class ServerTarget(Struct, frozen=True):
     """The approval allows the program to write the workspace although it has secrets or the network."""
     contents: tuple[PinnedContent, ...] = ()
     """Code of the program that is pinned by content."""
+    approver: Approver = "command"
+
+    @property
+    def advice(self) -> ApprovalAdvice:
+        """How to approve the server."""
+        return ApprovalAdvice(self.name, self.owner, self.approver)
 
     @property
     def key(self) -> bytes:

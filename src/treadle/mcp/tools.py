@@ -13,6 +13,7 @@ from treadle.domain.inert_text import make_inert
 from treadle.domain.mcp_servers import McpServerSettings
 from treadle.domain.schemas import check_schema, find_mismatch
 from treadle.domain.tools import Effect, ToolSpec
+from treadle.mcp.approval_advice import ApprovalAdvice, Approver
 from treadle.mcp.names import make_tool_name
 from treadle.mcp.pins import PinnedContent, hash_tool
 from treadle.mcp.pool import ServerPool
@@ -50,6 +51,7 @@ class ApprovedServer(Struct, frozen=True):
     """The approval allows its program to write the workspace although it has secrets or the network."""
     contents: tuple[PinnedContent, ...] = ()
     """Code that is pinned by content."""
+    approver: Approver = "command"
 
 
 class McpTool:
@@ -106,6 +108,7 @@ class McpTool:
             owner=self._server.agent,
             allows_write=self._server.allows_write,
             contents=self._server.contents,
+            approver=self._server.approver,
         )
         try:
             connection, is_new = await self._pool.connect(target)
@@ -149,10 +152,9 @@ class McpTool:
         if current == self._hash:
             return
         what = "no longer has this tool" if current is None else "has changed this tool since it was approved"
-        raise ToolError(
-            f"the MCP server `{self._server.name}` {what}. Go on without it, and tell the user to run "
-            f"`treadle mcp approve {self._server.name}`."
-        )
+        server = self._server
+        advice = ApprovalAdvice(server.name, server.agent, server.approver)
+        raise ToolError(f"the MCP server `{server.name}` {what}. Go on without it, and {advice.tell_model()}.")
 
 
 def make_spec(server: ApprovedServer, raw: Mapping[str, Any]) -> ToolSpec:

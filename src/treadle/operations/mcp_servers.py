@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from treadle.domain.mcp_servers import Consent
 from treadle.operations.context import Context
 from treadle.operations.mcp_status import McpInspection, McpServerView
 from treadle.operations.operation import NoParameters, Operation
@@ -15,10 +16,25 @@ class OneMcpServer(Struct, frozen=True, forbid_unknown_fields=True):
     agent: Annotated[str | None, Meta(description="The agent whose file configures it.")] = None
 
 
+AllowWrite = Annotated[
+    bool, Meta(description="Let its program write the workspace although it has secrets or the network.")
+]
+PinContent = Annotated[bool, Meta(description="Pin code in places that a run can write, as it is now.")]
+
+
+class InspectMcpServer(Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    agent: Annotated[str | None, Meta(description="The agent whose file configures it.")] = None
+    allow_write: AllowWrite = False
+    pin_content: PinContent = False
+
+
 class ApproveMcpServer(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     digest: Annotated[str, Meta(pattern="^[0-9a-f]{64}$", description="The digest of the inspection.")]
     agent: str | None = None
+    allow_write: AllowWrite = False
+    pin_content: PinContent = False
 
 
 LIST = Operation(
@@ -29,7 +45,7 @@ INSPECT = Operation(
     "POST",
     "/v1/mcp/servers/{name}/inspection",
     scope="admin",
-    request=OneMcpServer,
+    request=InspectMcpServer,
     response=McpInspection,
     errors=(404, 422),
 )
@@ -62,11 +78,12 @@ async def list_servers(context: Context, request: NoParameters) -> Page[McpServe
 
 
 @INSPECT.handler
-async def inspect_server(context: Context, request: OneMcpServer) -> McpInspection:
+async def inspect_server(context: Context, request: InspectMcpServer) -> McpInspection:
     """Connect to an MCP server and list its tools.
 
     The server is started in the sandbox, and stopped again."""
-    return await context.mcp.inspect(request.name, request.agent)
+    consent = Consent(request.allow_write, request.pin_content)
+    return await context.mcp.inspect(request.name, request.agent, consent)
 
 
 @APPROVE.handler
@@ -75,7 +92,8 @@ async def approve_server(context: Context, request: ApproveMcpServer) -> McpServ
 
     `digest` comes from the inspection that the reviewer has read. The server is inspected again: if anything has
     changed since, nothing is approved. The approved tools count for sessions that begin after it."""
-    return await context.mcp.approve(request.name, request.agent, request.digest)
+    consent = Consent(request.allow_write, request.pin_content)
+    return await context.mcp.approve(request.name, request.agent, request.digest, consent)
 
 
 @REVOKE.handler

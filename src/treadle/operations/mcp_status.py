@@ -5,7 +5,7 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from treadle.domain.mcp_servers import McpConnectionView
+from treadle.domain.mcp_servers import NO_CONSENT, Consent, McpConnectionView
 from treadle.domain.permissions import WorkspaceAccess
 
 ApprovalState = Literal["approved", "changed", "new", "disabled"]
@@ -70,12 +70,14 @@ class McpStatus(Protocol):
         """Return the configured servers. Nothing is connected for it."""
         ...
 
-    async def inspect(self, name: str, agent: str | None) -> McpInspection:
+    async def inspect(self, name: str, agent: str | None, consent: Consent = NO_CONSENT) -> McpInspection:
         """Connect to a server and compare its tools with the approved ones. Raise UsageError if it cannot be
         used."""
         ...
 
-    async def approve(self, name: str, agent: str | None, digest: str) -> McpServerView:
+    async def approve(
+        self, name: str, agent: str | None, digest: str, consent: Consent = NO_CONSENT
+    ) -> McpServerView:
         """Approve what an inspection with this digest found. Raise UsageError if the server has changed since."""
         ...
 

@@ -9,9 +9,8 @@ import msgspec
 from treadle.config.config_edits import add_entry, remove_entry
 from treadle.doctor.mcp import read_connections
 from treadle.domain.errors import UsageError
+from treadle.domain.mcp_servers import NO_CONSENT, Consent
 from treadle.home.mcp_entries import (
-    NO_CONSENT,
-    Consent,
     ServerEntry,
     compare_tools,
     describe_target,
@@ -21,7 +20,6 @@ from treadle.home.mcp_entries import (
     store_secrets,
 )
 from treadle.mcp.import_file import ImportedServer, read_import
-from treadle.mcp.pins import PinFolder
 from treadle.mcp.pool import INSTALL
 from treadle.ports.tool import ToolError
 from treadle.surfaces.cli import completion
@@ -228,12 +226,12 @@ async def approve(
 @group.command("remove")
 async def remove_server(name: Name, json: Json = False) -> int:
     """Remove a server from config.yaml, with its approval."""
-    from treadle.home.mcp_admin import remove_unused_contents
+    from treadle.home.mcp_admin import revoke_server
+    from treadle.home.mcp_approvals import HomeApprovals
 
     home = configured_home()
     is_removed = remove_entry(home, SECTION, name)
-    had_pin = PinFolder(home.path).remove(name)
-    remove_unused_contents(home)
+    had_pin = revoke_server(HomeApprovals(home), name)
     if not is_removed and not had_pin:
         find_entry(home, name)  # explains which there are
         raise UsageError(f"The entry `{name}` could not be removed from config.yaml. Remove it with an editor.")
@@ -347,6 +345,7 @@ async def _approve(
     consent: Consent = NO_CONSENT,
 ) -> int:
     from treadle.home.mcp_admin import approve_server
+    from treadle.home.mcp_approvals import HomeApprovals
     from treadle.surfaces.cli.mcp_view import describe_changes, describe_inspection
 
     if is_new:
@@ -373,7 +372,7 @@ async def _approve(
         if not await ask_yes_or_no(f"Let agents use {entry.name} with these tools, as they are?"):
             note(f"{entry.name} was not approved. Its tools are not offered to agents.")
             return FAILED
-    approve_server(configured_home(), entry, found)
+    approve_server(HomeApprovals(configured_home()), entry, found)
     if json:
         print_json(make_server_view(find_entry(configured_home(), entry.name, entry.agent)))
     else:
@@ -388,9 +387,10 @@ async def _inspect(
     """Connect to a server. Raise UsageError if it cannot be used."""
     _require_extra()
     from treadle.home.mcp_admin import inspect_server
+    from treadle.home.mcp_approvals import HomeApprovals
 
     try:
-        return await inspect_server(configured_home(), entry, show, consent)
+        return await inspect_server(HomeApprovals(configured_home()), entry, show, consent)
     except ToolError as error:
         said = str(error)
         raise UsageError(f"{said[:1].upper()}{said[1:]}") from None
