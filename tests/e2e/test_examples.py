@@ -24,7 +24,7 @@ PRINTED = {
     "stream_to_page.py": ['data: "Threads"', 'data: " silence."', "event: end"],
     "approvals.py": ["Version 1.2 is on the test system.", "denied: ['deploy']"],
     "sub_agents.py": ["According to my researcher: before the year 1000, in China."],
-    "mcp_server.py": ["It is 19:00.", "clock approved clock__now"],
+    "mcp_program.py": ["It is 19:00.", "clock approved clock__now"],
     "hook.py": ["One message is on its way.", "Messages to rivals are not sent."],
 }
 

@@ -43,7 +43,7 @@ class MemoryPins:
 
 
 class HomeApprovals:
-    """Implements `mcp.catalog.Approvals`. Without a program it knows the home alone."""
+    """Implements `mcp.catalog.ServerApprovals`. Without a program it knows the home alone."""
 
     def __init__(self, home: Home, database: str | None = None) -> None:
         self.home = home

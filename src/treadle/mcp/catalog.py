@@ -17,7 +17,7 @@ from treadle.mcp.tools import ApprovedServer, McpTool
 log = logging.getLogger("treadle.mcp")
 
 
-class Approvals(Protocol):
+class ServerApprovals(Protocol):
     """What is approved, and how to approve what is not."""
 
     def find_pin(self, server: str, agent: str, settings: McpServerSettings) -> Pin | None:
@@ -36,7 +36,7 @@ class McpCatalog:
     def __init__(
         self,
         read_servers: Callable[[], Mapping[str, McpServerSettings]],
-        approvals: Approvals,
+        approvals: ServerApprovals,
         make_pool: Callable[[], ServerPool],
     ) -> None:
         self._read_servers = read_servers
