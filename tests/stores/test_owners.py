@@ -17,7 +17,6 @@ from treadle.testing.models import FunctionModel, say
 STATEMENTS = (
     "basics_of_session",
     "owner_of_session",
-    "find_runs_of_owner",
     "latest_runs_of_sessions_of_owner",
     "latest_runs_of_sessions_in_workspace",
     "sessions",

@@ -19,6 +19,7 @@ from treadle.ports.dispatcher import Dispatcher
 from treadle.ports.journal import Publisher, Wakes
 from treadle.ports.model import Model
 from treadle.stores.sqlite.access import SqliteRequests, SqliteTokens
+from treadle.stores.sqlite.accounts import SqliteAccounts
 from treadle.stores.sqlite.automation import SqliteHooks, SqliteSchedules, SqliteWebhooks
 from treadle.stores.sqlite.connection import open_database, open_reader
 from treadle.stores.sqlite.deletion import SqliteDeletions
@@ -108,6 +109,7 @@ class KeptOnFile:
                 webhooks=SqliteWebhooks(writer),
                 deletions=SqliteDeletions(writer, self._path, clock),
                 sessions=SqliteSessions(writer),
+                accounts=SqliteAccounts(writer, clock),
             )
         finally:
             await writer.close()

@@ -14,6 +14,7 @@ from treadle.testing.conformance import (
     access,
     automation,
     deletion,
+    labels,
     memories,
     memory_events,
     owners,
@@ -22,7 +23,7 @@ from treadle.testing.conformance import (
 )
 from treadle.testing.conformance.store_harness import FullStoreCheck, FullStoreHarness
 
-PARTS = (memories, memory_events, owners, access, automation, deletion, titles, workspaces)
+PARTS = (memories, memory_events, owners, access, automation, deletion, titles, workspaces, labels)
 KEPT_CHECKS = tuple(check for part in PARTS for check in part.CHECKS)
 
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from treadle.api.mcp_servers import McpServerLike, split_servers
 from treadle.api.option_hints import AGENT_HINTS, refuse_unknown_options
 from treadle.api.result import Output, Result
+from treadle.api.run_labels import read_metadata, read_tags
 from treadle.domain.agents import (
     AgentSpec,
     Compaction,
@@ -280,6 +281,10 @@ class RunOptions(TypedDict):
     """Start a run of its own, after those of the session, even if one of them waits and would get the message."""
     resumed_from: NotRequired[str | None]
     """The ended run that this one continues, in the session of that run."""
+    tags: NotRequired[Sequence[str]]
+    """Tags of the run and its child runs, for lists and usage: up to 16."""
+    metadata: NotRequired[Mapping[str, str]]
+    """What the program notes about the run and its child runs, by name: up to 16 texts."""
     user: NotRequired[str | None]
     """The user whom the run is for. The user owns a new session, and recalls only their own memories. Sessions of
     other users are not visible. Without it the local user, or the owner of the session, and nothing is remembered
@@ -424,6 +429,8 @@ def request_run(spec: AgentSpec, message: str, options: RunOptions) -> Requested
         user=user_id or LOCAL_USER,
         anonymous=user_id is None,
         only_own=user_id is not None,
+        tags=read_tags(options.get("tags", ())),
+        metadata=read_metadata(options.get("metadata", {})),
         has_own_model=options.get("model") is not None,
         after_current=options.get("after_current", False),
     )

@@ -2,11 +2,12 @@
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
+from treadle.api.option_hints import refuse_unknown_options
 from treadle.api.result import (
     OpenQuestion,
     RefusedCall,
@@ -16,6 +17,7 @@ from treadle.api.result import (
     list_refused_calls,
     make_waiting_result,
 )
+from treadle.api.run_labels import read_metadata, read_tags
 from treadle.api.run_methods import RunMethods
 from treadle.api.streams import RunStream, read_output, read_text
 from treadle.bootstrap.databases import find_owner
@@ -40,6 +42,26 @@ WAIT_SECONDS = 60.0
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.5, 4.0
 """The same, if what the run waits for is of interest too."""
 MAX_BACKOFF_SECONDS = 10.0
+
+
+class ClientOptions(TypedDict, total=False):
+    """What one run on a server may change."""
+
+    session: str | None
+    """Continue this session; by default a new one begins."""
+    attachments: Sequence[Attachment]
+    overrides: Overrides | None
+    key: str | None
+    """An idempotency key: the same key returns the same run."""
+    after_current: bool
+    """Start a run of its own even if a run of the session waits."""
+    resumed_from: str | None
+    """The ended run that this one continues."""
+    user: str | None
+    """The person whom the run is for."""
+    tags: Sequence[str]
+    metadata: Mapping[str, str]
+
 
 _T = TypeVar("_T")
 _Attempt = Callable[[], Awaitable[_T]]
@@ -114,77 +136,44 @@ class AsyncClient(RunMethods):
 
     # ── Runs ──
 
-    async def submit(
-        self,
-        agent: str,
-        message: str,
-        *,
-        session: str | None = None,
-        attachments: Sequence[Attachment] = (),
-        overrides: Overrides | None = None,
-        key: str | None = None,
-        after_current: bool = False,
-        resumed_from: str | None = None,
-    ) -> RunId:
-        """Send a message to an agent and return the ID of its run.
-
-        `after_current` starts a run of its own even if a run of the session waits. `resumed_from` names the ended
-        run that it continues."""
-        ended = None if resumed_from is None else RunId(resumed_from)
+    async def submit(self, agent: str, message: str, **options: Unpack[ClientOptions]) -> RunId:
+        """Send a message to an agent and return the ID of its run."""
+        refuse_unknown_options(options, ClientOptions)
+        get, ended = options.get, options.get("resumed_from")
         new = NewRun(
-            message, session, tuple(attachments), overrides, after_current=after_current, resumed_from=ended
-        )
-        return (await self._caller.call(START, StartRun(agent, new), key=key)).run_id
-
-    async def run(
-        self,
-        agent: str,
-        message: str,
-        *,
-        session: str | None = None,
-        attachments: Sequence[Attachment] = (),
-        overrides: Overrides | None = None,
-        key: str | None = None,
-        after_current: bool = False,
-        resumed_from: str | None = None,
-    ) -> Result:
-        """Send a message to an agent, wait for the end of its run and return the result."""
-        run_id = await self.submit(
-            agent,
             message,
-            session=session,
-            attachments=attachments,
-            overrides=overrides,
-            key=key,
-            after_current=after_current,
-            resumed_from=resumed_from,
+            get("session"),
+            tuple(get("attachments", ())),
+            get("overrides"),
+            after_current=get("after_current", False),
+            resumed_from=None if ended is None else RunId(ended),
+            user=get("user"),
+            tags=read_tags(get("tags", ())),
+            metadata=read_metadata(get("metadata", {})),
         )
-        return await self.wait(run_id)
+        return (await self._caller.call(START, StartRun(agent, new), key=get("key"))).run_id
 
-    def stream(
-        self, agent: str, message: str, *, session: str | None = None, overrides: Overrides | None = None
-    ) -> RunStream[Event]:
+    async def run(self, agent: str, message: str, **options: Unpack[ClientOptions]) -> Result:
+        """Send a message to an agent, wait for the end of its run and return the result."""
+        return await self.wait(await self.submit(agent, message, **options))
+
+    def stream(self, agent: str, message: str, **options: Unpack[ClientOptions]) -> RunStream[Event]:
         """Send a message to an agent and yield all events of its run, durable and live, up to `run_end`."""
-        start = partial(self.submit, agent, message, session=session, overrides=overrides)
-        return RunStream(start, self.events, self.wait)
+        return RunStream(partial(self.submit, agent, message, **options), self.events, self.wait)
 
-    def stream_text(
-        self, agent: str, message: str, *, session: str | None = None, overrides: Overrides | None = None
-    ) -> RunStream[str]:
+    def stream_text(self, agent: str, message: str, **options: Unpack[ClientOptions]) -> RunStream[str]:
         """Send a message to an agent and yield the text that the model writes, as it writes it.
 
         It ends when the run ends or waits for people: `result` of the stream says which."""
-        start = partial(self.submit, agent, message, session=session, overrides=overrides)
+        start = partial(self.submit, agent, message, **options)
         return RunStream(start, lambda run_id: read_text(self._events_until_paused(run_id)), self.wait)
 
-    def stream_output(
-        self, agent: str, message: str, *, session: str | None = None, overrides: Overrides | None = None
-    ) -> RunStream[Any]:
+    def stream_output(self, agent: str, message: str, **options: Unpack[ClientOptions]) -> RunStream[Any]:
         """Send a message to an agent with an `output` and yield its answer while it is written: plain lists and
         dictionaries that grow. The last one is the whole answer.
 
         Do not change the values: they share their parts. Without an `output` there are none."""
-        start = partial(self.submit, agent, message, session=session, overrides=overrides)
+        start = partial(self.submit, agent, message, **options)
         return RunStream(start, lambda run_id: read_output(self._events_until_paused(run_id)), self.wait)
 
     async def _events_until_paused(self, run_id: RunId) -> AsyncGenerator[Event, None]:

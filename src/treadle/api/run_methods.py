@@ -2,13 +2,14 @@
 own process and on a server."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from treadle.api.decisions import read_decision
 from treadle.domain.events import Decision, Remember, SteerMode
 from treadle.domain.ids import ApprovalId, RunId, SessionId
+from treadle.domain.labels import format_metadata
 from treadle.domain.runs import OutcomeKind, Status
 from treadle.operations import approvals, run_control, runs, sessions
 from treadle.operations.approvals import ApprovalView
@@ -58,9 +59,13 @@ class RunMethods(ABC):
         since: datetime | None = None,
         until: datetime | None = None,
         text: str | None = None,
+        tag: str | Sequence[str] = (),
+        metadata: Mapping[str, str] | None = None,
+        user: str | None = None,
         limit: int = 50,
     ) -> list[RunView]:
-        """Return matching runs, the newest first. `text` is part of the message that a run answers."""
+        """Return matching runs, the newest first. `text` is part of the message that a run answers. Runs have all
+        of the tags and of the metadata."""
         wanted = runs.ListRuns(
             agent=agent,
             session_id=None if session is None else SessionId(session),
@@ -70,6 +75,9 @@ class RunMethods(ABC):
             since=since,
             until=until,
             text=text,
+            tag=_list_tags(tag),
+            metadata=format_metadata(metadata or {}),
+            user=user,
         )
         return await list_items(self, runs.LIST, wanted, limit)
 
@@ -112,13 +120,20 @@ class RunMethods(ABC):
                 return items
 
     async def usage(
-        self, *, by: "UsageKey" = "agent", since: date | None = None, until: date | None = None
+        self,
+        *,
+        by: "UsageKey" = "agent",
+        since: date | None = None,
+        until: date | None = None,
+        tag: str | Sequence[str] = (),
+        user: str | None = None,
     ) -> "Sequence[UsageLine]":
-        """Return what was used between two days in UTC, by agent, token, model or day."""
+        """Return what was used between two days in UTC, by agent, token, model, user, tag or day. A run with two
+        tags counts for both."""
         from treadle.operations import usage_report
 
         first, last = (None if day is None else day.isoformat() for day in (since, until))
-        request = usage_report.ShowUsage(by=by, since=first, until=last)
+        request = usage_report.ShowUsage(by=by, since=first, until=last, tag=_list_tags(tag), user=user)
         return (await self.call(usage_report.SHOW, request)).items
 
     async def replay(self, run_id: str) -> "Replayed":
@@ -189,3 +204,7 @@ class RunMethods(ABC):
     async def cancel(self, run_id: str) -> int:
         """Cancel a run. Return the sequence of the event."""
         return (await self.call(run_control.CANCEL, run_control.StopRun(RunId(run_id)))).sequence
+
+
+def _list_tags(tag: str | Sequence[str]) -> tuple[str, ...]:
+    return (tag,) if isinstance(tag, str) else tuple(tag)

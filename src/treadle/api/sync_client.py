@@ -1,10 +1,10 @@
 """The client of the HTTP API of `treadle serve`, for programs without an event loop."""
 
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from treadle.api.client import AsyncClient
+from treadle.api.client import AsyncClient, ClientOptions
 from treadle.api.loop_thread import LoopThread
 from treadle.api.result import Result, Until
 from treadle.domain.envelope import Event
@@ -13,9 +13,7 @@ from treadle.domain.events import Decision, Remember, SteerMode
 from treadle.domain.ids import RunId
 from treadle.domain.runs import OutcomeKind, Status
 from treadle.operations.approvals import ApprovalView
-from treadle.operations.attachments import Attachment
 from treadle.operations.operation import Operation, Q, R
-from treadle.operations.requested_run import Overrides
 from treadle.operations.runs import Question, RunDetail, RunView
 from treadle.operations.sessions import SessionDetail, SessionView
 
@@ -61,80 +59,26 @@ class Client:
         """Perform an operation of `treadle.operations`."""
         return self._do(self._client.call(operation, request, key=key))
 
-    def submit(
-        self,
-        agent: str,
-        message: str,
-        *,
-        session: str | None = None,
-        attachments: Sequence[Attachment] = (),
-        overrides: Overrides | None = None,
-        key: str | None = None,
-        after_current: bool = False,
-        resumed_from: str | None = None,
-    ) -> RunId:
-        """Send a message to an agent and return the ID of its run.
+    def submit(self, agent: str, message: str, **options: Unpack[ClientOptions]) -> RunId:
+        """Send a message to an agent and return the ID of its run."""
+        return self._do(self._client.submit(agent, message, **options))
 
-        `after_current` starts a run of its own even if a run of the session waits. `resumed_from` names the ended
-        run that it continues."""
-        return self._do(
-            self._client.submit(
-                agent,
-                message,
-                session=session,
-                attachments=attachments,
-                overrides=overrides,
-                key=key,
-                after_current=after_current,
-                resumed_from=resumed_from,
-            )
-        )
-
-    def run(
-        self,
-        agent: str,
-        message: str,
-        *,
-        session: str | None = None,
-        attachments: Sequence[Attachment] = (),
-        overrides: Overrides | None = None,
-        key: str | None = None,
-        after_current: bool = False,
-        resumed_from: str | None = None,
-    ) -> Result:
+    def run(self, agent: str, message: str, **options: Unpack[ClientOptions]) -> Result:
         """Send a message to an agent, wait for the end of its run and return the result."""
-        run_id = self.submit(
-            agent,
-            message,
-            session=session,
-            attachments=attachments,
-            overrides=overrides,
-            key=key,
-            after_current=after_current,
-            resumed_from=resumed_from,
-        )
-        return self.wait(run_id)
+        return self.wait(self.submit(agent, message, **options))
 
-    def stream(
-        self, agent: str, message: str, *, session: str | None = None, overrides: Overrides | None = None
-    ) -> Iterator[Event]:
+    def stream(self, agent: str, message: str, **options: Unpack[ClientOptions]) -> Iterator[Event]:
         """Send a message to an agent and yield all events of its run, durable and live, up to `run_end`."""
-        return self._open_thread.iterate(self._client.stream(agent, message, session=session, overrides=overrides))
+        return self._open_thread.iterate(self._client.stream(agent, message, **options))
 
-    def stream_text(
-        self, agent: str, message: str, *, session: str | None = None, overrides: Overrides | None = None
-    ) -> Iterator[str]:
+    def stream_text(self, agent: str, message: str, **options: Unpack[ClientOptions]) -> Iterator[str]:
         """Send a message to an agent and yield the text that the model writes, as it writes it."""
-        stream = self._client.stream_text(agent, message, session=session, overrides=overrides)
-        return self._open_thread.iterate(stream)
+        return self._open_thread.iterate(self._client.stream_text(agent, message, **options))
 
-    def stream_output(
-        self, agent: str, message: str, *, session: str | None = None, overrides: Overrides | None = None
-    ) -> Iterator[Any]:
+    def stream_output(self, agent: str, message: str, **options: Unpack[ClientOptions]) -> Iterator[Any]:
         """Send a message to an agent with an `output` and yield its answer while it is written: plain lists and
         dictionaries that grow. The last one is the whole answer."""
-        stream = self._client.stream_output(agent, message, session=session, overrides=overrides)
-        return self._open_thread.iterate(stream)
+        return self._open_thread.iterate(self._client.stream_output(agent, message, **options))
 
     def wait(self, run_id: str, *, until: Until = "asked") -> Result:
         """Wait until a run ends, or until it waits for people, and return its result."""
@@ -178,9 +122,13 @@ class Client:
         since: datetime | None = None,
         until: datetime | None = None,
         text: str | None = None,
+        tag: str | Sequence[str] = (),
+        metadata: Mapping[str, str] | None = None,
+        user: str | None = None,
         limit: int = 50,
     ) -> list[RunView]:
-        """Return matching runs, the newest first. `text` is part of the message that a run answers."""
+        """Return matching runs, the newest first. `text` is part of the message that a run answers. Runs have all
+        of the tags and of the metadata."""
         return self._do(
             self._client.list_runs(
                 agent=agent,
@@ -191,6 +139,9 @@ class Client:
                 since=since,
                 until=until,
                 text=text,
+                tag=tag,
+                metadata=metadata,
+                user=user,
                 limit=limit,
             )
         )
@@ -216,10 +167,17 @@ class Client:
         return self._do(self._client.messages(session_id))
 
     def usage(
-        self, *, by: "UsageKey" = "agent", since: date | None = None, until: date | None = None
+        self,
+        *,
+        by: "UsageKey" = "agent",
+        since: date | None = None,
+        until: date | None = None,
+        tag: str | Sequence[str] = (),
+        user: str | None = None,
     ) -> "Sequence[UsageLine]":
-        """Return what was used between two days in UTC, by agent, token, model or day."""
-        return self._do(self._client.usage(by=by, since=since, until=until))
+        """Return what was used between two days in UTC, by agent, token, model, user, tag or day. A run with two
+        tags counts for both."""
+        return self._do(self._client.usage(by=by, since=since, until=until, tag=tag, user=user))
 
     def replay(self, run_id: str) -> "Replayed":
         """Replay a run with the current code, and return the first event that would differ. Nothing is changed."""

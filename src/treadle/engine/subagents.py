@@ -244,6 +244,8 @@ def _make_queued(agent: AgentSpec, parent: RunState, lineage: Lineage, workspace
         owner=above.owner,
         workspace=workspace,
         anonymous=above.anonymous,
+        tags=above.tags,
+        metadata=above.metadata,
     )
 
 

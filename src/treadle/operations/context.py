@@ -312,6 +312,15 @@ class Context:
             return self.principal.agents
         return (name,) if self.principal.sees(name) else ()
 
+    def visible_owners(self, user: str | None) -> tuple[str, ...] | None:
+        """Return the owners whose runs a list shows; None for all. A user is named as the owner of the runs, or as
+        the client named the user when it served them."""
+        if user is None:
+            only = self.principal.only_owner
+            return None if only is None else (only,)
+        named = dict.fromkeys((user, self.principal.for_user(user).user))
+        return tuple([owner for owner in named if self.principal.sees_owner(owner)])
+
     def sees(self, record: "RunRecord | ApprovalRecord") -> bool:
         return self._sees(record.agent, record.owner)
 

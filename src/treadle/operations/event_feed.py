@@ -57,7 +57,9 @@ async def live_feed(
     them a slow reader has missed."""
     with hub.watch_commits() as news, LiveEvents(hub, news) as live:
         last = await runs.position() if after is None else after
-        wanted = RunFilter(None if agents is None else tuple(agents), unfinished=True, owner=owner)
+        wanted = RunFilter(
+            None if agents is None else tuple(agents), unfinished=True, owners=None if owner is None else (owner,)
+        )
         for record in await runs.find(wanted, MAX_RUNS_IN_PROGRESS):
             live.listen_to(record.origin.run_id, record.sequence)
         changes, is_caught_up = -1, False

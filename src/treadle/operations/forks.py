@@ -95,6 +95,8 @@ class ForkService:
             workspace=self._identify(start.agent),
             anonymous=point.queued.anonymous,
             follows_anonymous=point.queued.has_anonymous_words,
+            tags=point.queued.tags,
+            metadata=point.queued.metadata,
         )
         messages = ()
         if start.message is not None:

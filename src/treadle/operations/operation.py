@@ -10,7 +10,7 @@ from contextlib import aclosing, suppress
 from functools import cached_property
 from inspect import getdoc
 from types import NoneType, UnionType
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, get_args
+from typing import Annotated, Any, Generic, Literal, NamedTuple, Protocol, TypeVar, cast, get_args, get_origin
 from urllib.parse import quote
 
 import msgspec
@@ -47,7 +47,8 @@ class WireRequest(NamedTuple):
     """A request as it is sent."""
 
     path: str
-    query: dict[str, str]
+    query: dict[str, str | list[str]]
+    """A list is sent as one parameter for each item."""
     body: bytes | None
 
 
@@ -202,6 +203,11 @@ class Operation(Generic[Q, R]):
     def query_fields(self) -> dict[str, FieldInfo]:
         return {name: field for name, field in self._sent.items() if name not in self.body_fields}
 
+    @cached_property
+    def repeated_fields(self) -> frozenset[str]:
+        """The fields of the query that may be sent several times."""
+        return frozenset(name for name, field in self.query_fields.items() if _is_list(field.type))
+
     def encode(self, request: Q) -> WireRequest:
         """Return a request as it is sent. Fields that have their default value are left out."""
         values: dict[str, Any] = msgspec.to_builtins(request)
@@ -215,7 +221,7 @@ class Operation(Generic[Q, R]):
             path, query, msgspec.json.encode(body.get(self.whole_body) if self.whole_body is not None else body)
         )
 
-    def decode(self, path: Mapping[str, str], query: Mapping[str, str], body: bytes) -> Q:
+    def decode(self, path: Mapping[str, str], query: Mapping[str, str | list[str]], body: bytes) -> Q:
         """Return a request as it was sent. Raises `msgspec.DecodeError` where it is not one."""
         outside = self._decode_outside(path, query)
         if not self.body_fields:
@@ -253,7 +259,7 @@ class Operation(Generic[Q, R]):
                 return msgspec.json.decode(body, type=type_)
         return msgspec.json.decode(body, type=least)
 
-    def _decode_outside(self, path: Mapping[str, str], query: Mapping[str, str]) -> dict[str, Any]:
+    def _decode_outside(self, path: Mapping[str, str], query: Mapping[str, str | list[str]]) -> dict[str, Any]:
         """Return the fields that the path and the query carry, by their names in the struct."""
         found: dict[str, Any] = {}
         for field in msgspec.structs.fields(self.request):
@@ -267,13 +273,13 @@ class Operation(Generic[Q, R]):
         return found
 
     @staticmethod
-    def _convert(name: str, text: str, field: FieldInfo) -> Any:
+    def _convert(name: str, sent: str | list[str], field: FieldInfo) -> Any:
         try:
-            value = msgspec.convert(text, field.type, strict=False)
+            value = msgspec.convert(sent, field.type, strict=False)
         except msgspec.ValidationError as error:
             raise InvalidParameter(f"{name}: {error}") from None
         if value is None:  # the word "null": a parameter without a value is left out
-            raise InvalidParameter(f"{name}: Invalid value '{text}'. Leave the parameter out instead.")
+            raise InvalidParameter(f"{name}: Invalid value '{sent}'. Leave the parameter out instead.")
         return value
 
 
@@ -361,5 +367,11 @@ def _is_sent(name: str, field: FieldInfo, values: Mapping[str, Any]) -> bool:
     return True
 
 
-def _as_text(value: object) -> str:
+def _is_list(type_: Any) -> bool:
+    return get_origin(type_) is tuple or (get_origin(type_) is Annotated and _is_list(get_args(type_)[0]))
+
+
+def _as_text(value: object) -> str | list[str]:
+    if isinstance(value, list):
+        return [str(item) for item in cast("list[object]", value)]
     return str(value).lower() if isinstance(value, bool) else str(value)

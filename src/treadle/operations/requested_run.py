@@ -50,5 +50,9 @@ class RequestedRun(Struct, frozen=True, forbid_unknown_fields=True):
     """The sender cannot see sessions and runs of other users."""
     has_own_model: bool = False
     """The sender chose the model of this run: the model of the session does not apply."""
+    tags: tuple[str, ...] = ()
+    """Tags of the run and its child runs. They are checked when the run is submitted."""
+    metadata: dict[str, str] = {}
+    """What the sender notes about the run and its child runs, by name."""
     after_current: bool = False
     """It always starts a run of its own, after those of the session, even if a run of the session waits."""

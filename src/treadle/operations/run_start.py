@@ -15,7 +15,7 @@ from treadle.operations.context import Context
 from treadle.operations.operation import LocalCaller, Operation
 from treadle.operations.requested_run import Overrides, RequestedRun
 from treadle.operations.runs import RunDetail, Wait, run_detail, wait_for_end
-from treadle.operations.schemas import FirstSaid, ServedUser, SessionName, Ticket
+from treadle.operations.schemas import FirstSaid, Metadata, ServedUser, SessionName, Tags, Ticket
 
 if TYPE_CHECKING:
     from treadle.domain.events import EventData
@@ -48,6 +48,8 @@ class NewRun(Struct, frozen=True, forbid_unknown_fields=True):
         RunId | None, Meta(description="The ended run that this one continues, in the session of that run.")
     ] = None
     user: ServedUser | None = None
+    tags: Tags = ()
+    metadata: Metadata = {}
 
 
 class StartRun(Struct, frozen=True, forbid_unknown_fields=True):
@@ -113,6 +115,8 @@ async def start_run(context: Context, request: StartRun) -> Accepted | RunDetail
         anonymous=principal.is_anonymous,
         only_own=principal.only_owner is not None,
         has_own_model=overrides is not None and overrides.model is not None,
+        tags=new.tags,
+        metadata=new.metadata,
         after_current=new.after_current,
     )
     ticket = await submit(context, run)

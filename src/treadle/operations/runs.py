@@ -1,6 +1,7 @@
 """Runs: looking at them. `run_start` starts them, and `run_control` steers and ends them."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -9,14 +10,16 @@ from msgspec import Meta, Struct
 
 from treadle.domain.commands import format_command
 from treadle.domain.envelope import Origin, to_json
+from treadle.domain.errors import UsageError
 from treadle.domain.events import ModelResolved, RunEnd, RunForked, RunQueued, UserMessage, WaitReason
 from treadle.domain.ids import AgentId, RunId, SessionId
+from treadle.domain.labels import Labels, make_labels, parse_metadata
 from treadle.domain.runs import Metrics, OutcomeKind, Status
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.operations.context import Context
 from treadle.operations.operation import Operation
 from treadle.operations.run_records import RunSteps, build_run_steps
-from treadle.operations.schemas import Cursor, Limit, Page, maybe, moment
+from treadle.operations.schemas import Cursor, Limit, Page, WantedMetadata, WantedTags, WantedUser, maybe, moment
 from treadle.ports.journal import RunFilter, RunRecord
 
 LONGEST_WAIT = 600
@@ -76,6 +79,8 @@ class RunView(Struct, frozen=True):
     tokens: int | None = None
     steps: int | None = None
     duration_ms: int | None = None
+    tags: tuple[str, ...] = ()
+    metadata: dict[str, str] = {}
 
     @property
     def origin(self) -> Origin:
@@ -118,6 +123,9 @@ class ListRuns(Struct, frozen=True, forbid_unknown_fields=True):
     until: Annotated[datetime, Meta(tz=True, description="Only runs created before this time.")] | None = None
     text: Annotated[str, Meta(max_length=200, description="Only runs whose message has this.")] | None = None
     min_cost: Annotated[float, Meta(ge=0, description="Only ended runs that cost at least this.")] | None = None
+    tag: WantedTags = ()
+    metadata: WantedMetadata = ()
+    user: WantedUser | None = None
 
 
 class ListChildren(Struct, frozen=True, forbid_unknown_fields=True):
@@ -199,12 +207,13 @@ async def list_runs(context: Context, request: ListRuns) -> Page[RunView]:
         outcome=request.outcome,
         before=None if request.cursor is None else RunId(request.cursor),
         unfinished=request.unfinished,
-        owner=context.principal.only_owner,
+        owners=context.visible_owners(request.user),
         id_prefix=request.id_prefix,
         since=None if request.since is None else request.since.timestamp(),
         until=None if request.until is None else request.until.timestamp(),
         text=request.text or None,
         min_cost=request.min_cost,
+        labels=read_wanted_labels(request.tag, request.metadata),
     )
     return await _page(context, wanted, request.limit)
 
@@ -221,7 +230,7 @@ async def list_children(context: Context, request: ListChildren) -> Page[RunView
         parent,
         before=None if request.cursor is None else RunId(request.cursor),
         unfinished=request.unfinished,
-        owner=context.principal.only_owner,
+        owners=context.visible_owners(None),
     )
     return await _page(context, wanted, request.limit)
 
@@ -270,6 +279,14 @@ async def list_questions(context: Context, request: OneRun) -> Page[Question]:
     record = await context.visible_run(request.run_id)
     found = await context.service.questions(record.origin.run_id)
     return Page(tuple(Question(each.call_id, each.question, tuple(each.options)) for each in found))
+
+
+def read_wanted_labels(tags: Sequence[str], metadata: Sequence[str]) -> Labels:
+    """Return the labels that a filter names. Raise UsageError if no run can have them."""
+    try:
+        return make_labels(tags, parse_metadata(metadata))
+    except ValueError as error:
+        raise UsageError(f"The filter cannot match a run: {error}. Correct it.") from None
 
 
 # ── Views ──────────────────────────────────────────────────────────────────────────────────────────
@@ -357,4 +374,6 @@ def _fields(record: RunRecord) -> dict[str, Any]:
         "tokens": record.tokens,
         "steps": record.steps,
         "duration_ms": record.duration_ms,
+        "tags": record.labels.tags,
+        "metadata": record.labels.metadata,
     }

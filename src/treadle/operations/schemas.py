@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from treadle.domain.ids import Instant, RunId, SessionId
+from treadle.domain.labels import MAX_METADATA, MAX_TAGS
 from treadle.domain.messages import MESSAGE_LIMIT
 from treadle.domain.workspaces import MAX_WORKSPACE_CHARACTERS
 
@@ -36,6 +37,30 @@ ServedUser = Annotated[
         min_length=1,
         max_length=1000,
         description="The person whom the run is for. They own a new session, and recall only their own memories.",
+    ),
+]
+Tags = Annotated[
+    tuple[str, ...],
+    Meta(description="Tags of the run and its child runs.", extra_json_schema={"maxItems": MAX_TAGS}),
+]
+"""The domain checks them, for every surface with the same message. So it does with metadata."""
+Metadata = Annotated[
+    dict[str, str],
+    Meta(
+        description="What the client notes about the run and its child runs, by name.",
+        extra_json_schema={"maxProperties": MAX_METADATA},
+    ),
+]
+WantedTags = Annotated[tuple[str, ...], Meta(description="Only runs that have this tag. Repeatable.")]
+WantedMetadata = Annotated[
+    tuple[str, ...], Meta(description="Only runs with this metadata, as NAME=VALUE. Repeatable.")
+]
+WantedUser = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=1000,
+        description="Only runs of this user, as `owner` shows it or as the client named it.",
     ),
 ]
 SessionName = Annotated[str, Meta(min_length=1, max_length=200)]

@@ -100,7 +100,7 @@ class LocalService:
     def _admission(self) -> "Admission":
         from treadle.operations.submissions import Admission
 
-        return Admission(self._models, self._tools, self.accounts)
+        return Admission(self._models, self._tools, self.accounts, self._vault)
 
     @cached_property
     def approval_service(self) -> "ApprovalService":

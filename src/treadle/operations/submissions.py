@@ -15,6 +15,7 @@ from treadle.domain.commands import CompactSession, SessionCommand, parse_comman
 from treadle.domain.errors import InvalidState, MissingKey, SizeLimitExceeded, UnknownModel, UsageError
 from treadle.domain.events import Redacted, RunQueued
 from treadle.domain.ids import RunId, TokenId
+from treadle.domain.labels import Labels, make_labels
 from treadle.domain.limits import DEFAULT_MAX_ATTACHMENT_BYTES
 from treadle.domain.messages import MESSAGE_LIMIT, Message, Part, Text
 from treadle.domain.permissions import ApprovalRule
@@ -31,7 +32,7 @@ from treadle.ports.journal import Journal, Runs
 from treadle.ports.model import Models
 from treadle.ports.sessions import Sessions
 from treadle.ports.tool import InvalidArguments, Subjects, Toolbox
-from treadle.ports.vault import Redactor
+from treadle.ports.vault import Redactor, Vault
 
 
 class Submission(RequestedRun, frozen=True):
@@ -45,6 +46,14 @@ class Submission(RequestedRun, frozen=True):
     """The quotas of all runs of that token together."""
     follows_anonymous: bool = False
     """An earlier run of the session is anonymous. The service finds it out."""
+
+    @property
+    def labels(self) -> Labels:
+        """The labels of the run. Raise UsageError if they are invalid."""
+        try:
+            return make_labels(self.tags, self.metadata)
+        except ValueError as error:
+            raise UsageError(f"The labels of the run are invalid: {error}. Nothing was started.") from None
 
     @property
     def command(self) -> SessionCommand | None:
@@ -99,6 +108,7 @@ def explain_mismatch(queued: RunQueued, submission: Submission, workspace: Works
 
 def make_queued(submission: Submission, credits_per_dollar: float, workspace: Workspace) -> RunQueued:
     """Return the first event of the run that answers a submission."""
+    labels = submission.labels
     return RunQueued(
         submission.agent,
         resumed_from=submission.resumed_from,
@@ -113,6 +123,8 @@ def make_queued(submission: Submission, credits_per_dollar: float, workspace: Wo
         workspace=workspace,
         anonymous=submission.anonymous,
         follows_anonymous=submission.follows_anonymous,
+        tags=labels.tags,
+        metadata=labels.metadata,
     )
 
 
@@ -135,8 +147,9 @@ async def _join_session(submission: Submission, ended: RunId, runs: Runs) -> Sub
 class Admission:
     """Decides whether a submission can be accepted."""
 
-    def __init__(self, models: Models, tools: Toolbox, books: UsageAccounts) -> None:
+    def __init__(self, models: Models, tools: Toolbox, books: UsageAccounts, vault: Vault) -> None:
         self._models = models
+        self._vault = vault
         self._tools = tools
         self._books = books
 
@@ -144,6 +157,7 @@ class Admission:
         """Raise an error for everything about the submission that can be known to be wrong."""
         agent, command = submission.agent, submission.command
         _check_user(submission.user)
+        self._refuse_secrets(submission.labels)
         await self._check_message(agent, submission.message)
         for earlier in submission.before:
             check_attached_parts(earlier.parts, agent.limits.max_attachment_bytes)
@@ -154,6 +168,17 @@ class Admission:
             self._check_agent(agent)
         if command is None or isinstance(command, CompactSession):
             self._check_models(agent, submission.token_quotas)
+
+    def _refuse_secrets(self, labels: Labels) -> None:
+        """Raise UsageError for a label with a secret: it would be stored and shown."""
+        redactor = self._vault.redactor
+        if redactor.is_idle:
+            return
+        for label in (*labels.tags, *labels.metadata, *labels.metadata.values()):
+            if names := redactor.redact(label).names:
+                raise UsageError(
+                    f"The labels of the run contain the secret `{names[0]}`. Nothing was started. Leave it out."
+                )
 
     async def check_fork(
         self, agent: AgentSpec, message: Message | None, token: TokenId | None, token_quotas: Quotas | None

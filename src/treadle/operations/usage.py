@@ -12,6 +12,7 @@ from treadle.domain.errors import InsufficientCredits, InvalidState, QuotaExceed
 from treadle.domain.ids import TokenId
 from treadle.domain.quotas import Quotas, Shortage
 from treadle.domain.time_format import format_minute
+from treadle.domain.users import UserId
 from treadle.ports.accounts import Accounts, AgentStates, UsageFilter, UsageKey, Used
 
 EPOCH = date(1970, 1, 1)
@@ -22,10 +23,11 @@ class UsageAccounts(Accounts, AgentStates, Protocol):
 
 
 class UsageLine(Struct, frozen=True):
-    """Usage by one agent, for one token, of one model or on one day."""
+    """Usage by one agent, for one token or user, of one model, with one tag or on one day. A run with two tags
+    counts in both lines."""
 
     key: str
-    """Which one; empty: runs without a token, or runs that no model has answered."""
+    """Which one; empty: runs without a token or a tag, or runs that no model has answered."""
     runs: int = 0
     """Each is counted once, with the first model that answered it and on that day."""
     model_calls: int = 0
@@ -53,21 +55,32 @@ class UsageQuery(Struct, frozen=True):
     """The last day."""
     token: TokenId | None = None
     """Only usage of this access token; None: all usage."""
+    owners: tuple[UserId, ...] | None = None
+    """Only usage of runs of these users; None: all of them."""
+    tags: tuple[str, ...] = ()
+    """Only usage of runs that have all of these tags."""
 
 
 ALL_BY_AGENT = UsageQuery()
 
 
 async def compute_usage(accounts: Accounts, query: UsageQuery = ALL_BY_AGENT) -> Sequence[UsageLine]:
-    """Return usage, one line per agent, token, model or day, sorted. Raise UsageError for an invalid day."""
+    """Return usage, a line for each value of what it is grouped by, sorted. Raise UsageError for an invalid day."""
     return sum_usage(await find_usage(accounts, query), query.by)
 
 
 async def find_usage(accounts: Accounts, query: UsageQuery) -> list[Used]:
     """Return usage records, earliest day first. Raise UsageError for an invalid day."""
-    wanted = UsageFilter(query.agents, _parse_day(query.since, "since"), _parse_day(query.until, "until"))
-    found = await accounts.usage(wanted)
-    return [used for used in found if query.token in (None, used.token)]
+    wanted = UsageFilter(
+        agents=query.agents,
+        since=_parse_day(query.since, "since"),
+        until=_parse_day(query.until, "until"),
+        token=query.token,
+        owners=query.owners,
+        tags=query.tags,
+        by=query.by,
+    )
+    return list(await accounts.usage(wanted))
 
 
 def find_day(used: Used) -> date:
@@ -77,8 +90,8 @@ def find_day(used: Used) -> date:
 def sum_usage(used: Iterable[Used], by: UsageKey) -> list[UsageLine]:
     sums: dict[str, UsageLine] = {}
     for each in used:
-        key = _key(each, by)
-        sums[key] = _plus(sums.get(key, UsageLine(key)), each)
+        for key in _list_keys(each, by):
+            sums[key] = _plus(sums.get(key, UsageLine(key)), each)
     return [sums[key] for key in sorted(sums)]
 
 
@@ -96,16 +109,21 @@ def _plus(line: UsageLine, more: Used | UsageLine) -> UsageLine:
     )
 
 
-def _key(used: Used, by: UsageKey) -> str:
+def _list_keys(used: Used, by: UsageKey) -> tuple[str, ...]:
+    """Return the lines that count it: one, or one for each tag."""
     match by:
         case "agent":
-            return used.agent
+            return (used.agent,)
         case "token":
-            return used.token or ""
+            return (used.token or "",)
         case "model":
-            return used.model
+            return (used.model,)
         case "day":
-            return find_day(used).isoformat()
+            return (find_day(used).isoformat(),)
+        case "user":
+            return (used.owner,)
+        case "tag":
+            return used.tags or ("",)
 
 
 def _parse_day(day: str | None, name: str) -> int | None:

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from treadle.operations.context import Context
 from treadle.operations.operation import Operation
-from treadle.operations.schemas import Page
+from treadle.operations.runs import read_wanted_labels
+from treadle.operations.schemas import Page, WantedTags, WantedUser
 from treadle.operations.usage import UsageLine, UsageQuery, compute_usage, find_day, find_usage, sum_usage
 from treadle.ports.accounts import UsageKey, Used
 
@@ -21,10 +22,12 @@ class ShowUsage(Struct, frozen=True, forbid_unknown_fields=True):
     agent: str | None = None
     since: Day | None = None
     until: Day | None = None
+    tag: WantedTags = ()
+    user: WantedUser | None = None
 
 
 Bucket = Literal["day", "week", "month"]
-SeriesKey = Literal["all", "agent", "token", "model"]
+SeriesKey = Literal["all", "agent", "token", "model", "user", "tag"]
 
 
 class UsagePoint(Struct, frozen=True):
@@ -33,7 +36,7 @@ class UsagePoint(Struct, frozen=True):
     start: date
     """The first day, in UTC. Weeks begin on Monday."""
     key: str
-    """The agent, token or model; empty for all."""
+    """The agent, token, model, user or tag; empty for all."""
     used: UsageLine
 
 
@@ -43,6 +46,8 @@ class ShowSeries(Struct, frozen=True, forbid_unknown_fields=True):
     agent: str | None = None
     since: Day | None = None
     until: Day | None = None
+    tag: WantedTags = ()
+    user: WantedUser | None = None
 
 
 SHOW = Operation("usage.show", "GET", "/v1/usage", scope="read", request=ShowUsage, response=Page[UsageLine])
@@ -53,25 +58,35 @@ SERIES = Operation(
 
 @SHOW.handler
 async def show_usage(context: Context, request: ShowUsage) -> Page[UsageLine]:
-    """Get what was used, by agent, token, model or day.
+    """Get what was used, by agent, token, model, user, tag or day.
 
-    A token that is limited to its own user sees what it used itself."""
-    principal = context.principal
-    token = None if principal.only_owner is None else principal.token_id
-    query = UsageQuery(request.by, context.visible_agents(request.agent), request.since, request.until, token)
-    return Page(tuple(await compute_usage(context.service.accounts, query)))
+    A run with two tags counts for both. A token that is limited to its own user sees what it used itself; a user
+    whom a client serves sees what was used for them."""
+    return Page(tuple(await compute_usage(context.service.accounts, _make_query(context, request, request.by))))
 
 
 @SERIES.handler
 async def show_series(context: Context, request: ShowSeries) -> Page[UsagePoint]:
     """Get what was used over time, per day, week or month.
 
-    Optionally one line per agent, token or model. Days on which nothing was used are left out."""
-    principal = context.principal
-    token = None if principal.only_owner is None else principal.token_id
-    query = UsageQuery("day", context.visible_agents(request.agent), request.since, request.until, token)
+    Optionally one line per agent, token, model, user or tag. Days on which nothing was used are left out."""
+    query = _make_query(context, request, "agent" if request.by == "all" else request.by)
     records = await find_usage(context.service.accounts, query)
     return Page(tuple(_collect_points(records, request.bucket, request.by)))
+
+
+def _make_query(context: Context, request: ShowUsage | ShowSeries, by: UsageKey) -> UsageQuery:
+    principal = context.principal
+    names_user = request.user is not None or principal.served is not None
+    return UsageQuery(
+        by=by,
+        agents=context.visible_agents(request.agent),
+        since=request.since,
+        until=request.until,
+        token=None if principal.only_owner is None else principal.token_id,
+        owners=context.visible_owners(request.user) if names_user else None,
+        tags=read_wanted_labels(request.tag, ()).tags,
+    )
 
 
 def _collect_points(records: Sequence[Used], bucket: Bucket, by: SeriesKey) -> list[UsagePoint]:

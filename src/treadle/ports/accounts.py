@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from treadle.domain.ids import TokenId
 from treadle.domain.quotas import Shortage
+from treadle.domain.users import UserId
 
 HOUR_SECONDS = 3600.0
 MINUTE_SECONDS = 60.0
@@ -57,6 +58,9 @@ class Reserve(Struct, frozen=True, gc=False):
     runs: int = 0
 
 
+UsageKey = Literal["agent", "token", "model", "day", "user", "tag"]
+
+
 class UsageFilter(Struct, frozen=True):
     """Selects usage records. None means no restriction."""
 
@@ -65,9 +69,15 @@ class UsageFilter(Struct, frozen=True):
     """The first day, in days since 1970-01-01 (UTC)."""
     until: int | None = None
     """The last day."""
+    token: TokenId | None = None
+    owners: tuple[UserId, ...] | None = None
+    """Only usage of runs of these users."""
+    tags: tuple[str, ...] = ()
+    """Only usage of runs that have all of these tags."""
+    by: UsageKey = "agent"
+    """What it is grouped by. Users and tags are told apart only if it is one of them."""
 
 
-UsageKey = Literal["agent", "token", "model", "day"]
 ALL_USAGE = UsageFilter()
 
 
@@ -80,6 +90,10 @@ class Used(Struct, frozen=True, gc=False):
     """`provider/model`; empty if no model was resolved."""
     day: int
     """In days since 1970-01-01 (UTC)."""
+    owner: UserId = ""
+    """The user of the runs, if usage is grouped by user. Empty otherwise, and if users were not counted yet."""
+    tags: tuple[str, ...] = ()
+    """The tags of the runs, if usage is grouped by tag."""
     runs: int = 0
     """A run is counted once, with the first model that answered it."""
     model_calls: int = 0

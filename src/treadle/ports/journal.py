@@ -15,6 +15,7 @@ from treadle.domain.errors import StoreError
 from treadle.domain.events import SegmentOpened, WaitReason
 from treadle.domain.graphemes import make_printable_line, truncate
 from treadle.domain.ids import AgentId, Instant, RunId, SessionId
+from treadle.domain.labels import NO_LABELS, Labels
 from treadle.domain.messages import Message
 from treadle.domain.quotas import Shortage
 from treadle.domain.runs import OutcomeKind, Status
@@ -166,6 +167,7 @@ class RunRecord(Struct, frozen=True):
     tokens: int | None = None
     steps: int | None = None
     duration_ms: int | None = None
+    labels: Labels = NO_LABELS
 
 
 class RunFilter(Struct, frozen=True):
@@ -180,7 +182,8 @@ class RunFilter(Struct, frozen=True):
     """Only runs that were created before this one."""
     unfinished: bool = False
     """Only runs that have not ended."""
-    owner: UserId | None = None
+    owners: tuple[UserId, ...] | None = None
+    """Only runs of these users."""
     id_prefix: str | None = None
     """Only those whose id begins with this."""
     since: Instant | None = None
@@ -191,6 +194,8 @@ class RunFilter(Struct, frozen=True):
     """Only those whose message begins with a part that contains this, in any case."""
     min_cost: float | None = None
     """Only those that have ended and cost at least this much, in dollars."""
+    labels: Labels = NO_LABELS
+    """Only those that have all of these tags and metadata."""
 
 
 MESSAGE_CHARACTERS = 200

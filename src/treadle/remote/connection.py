@@ -106,7 +106,7 @@ class Connection:
         self, method: str, request: WireRequest, headers: dict[str, str]
     ) -> AsyncGenerator["UnixResponse | aiohttp.ClientResponse", None]:
         """Give the response to a request. Raise ServerGone if the other process does not answer."""
-        query = urlencode(request.query)
+        query = urlencode(request.query, doseq=True)
         target = f"{request.path}?{query}" if query else request.path
         try:
             if self._session is None:

@@ -1,11 +1,15 @@
-"""Facts about a run that its first event records, and that stores keep in columns: its owner and its workspace."""
+"""Facts about a run that its first event records, and that stores keep in columns: its owner, its workspace and its
+labels."""
 
 from collections.abc import Sequence
+
+import msgspec
 
 from treadle.domain.envelope import Draft
 from treadle.domain.errors import SessionTaken
 from treadle.domain.events import RunQueued
 from treadle.domain.ids import SessionId
+from treadle.domain.labels import NO_LABELS, Labels
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.workspaces import UNKNOWN_WORKSPACE, Workspace
 
@@ -20,6 +24,19 @@ def read_workspace_of_run(opening: Sequence[Draft]) -> Workspace:
     """Return the workspace of a run that starts with these events."""
     queued = _find_queued(opening)
     return UNKNOWN_WORKSPACE if queued is None or queued.workspace is None else queued.workspace
+
+
+def encode_labels(labels: Labels) -> str:
+    """Return the labels of a run as its summary holds them."""
+    return msgspec.json.encode(labels).decode()
+
+
+_labels = msgspec.json.Decoder(Labels)
+
+
+def decode_labels(written: str) -> Labels:
+    """Return the labels in the summary of a run, which are empty text if there are none."""
+    return _labels.decode(written) if written else NO_LABELS
 
 
 def _find_queued(opening: Sequence[Draft]) -> RunQueued | None:

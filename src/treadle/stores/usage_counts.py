@@ -26,6 +26,7 @@ from treadle.domain.events import (
 from treadle.domain.ids import Instant
 from treadle.domain.quotas import Quotas
 from treadle.domain.runs import Usage
+from treadle.domain.users import LOCAL_USER
 
 DAY_SECONDS = 86_400
 MAX_UNWRITTEN_SECONDS = 5.0
@@ -33,9 +34,13 @@ MAX_UNWRITTEN_SECONDS = 5.0
 RUNS, MODEL_CALLS, INPUT, OUTPUT, CACHE_READ, CACHE_WRITE, TOOL_CALLS, COST, CREDITS, UNPRICED = range(10)
 """Index of each sum in its row."""
 
-Key = tuple[int, str, str, str]
-"""Day, agent, token, model."""
+Key = tuple[int, str, str, str, str, str]
+"""Day, agent, token, model, owner, tags."""
 Rows = dict[Key, list[Any]]
+
+
+NO_TAGS = "[]"
+"""As the table holds them."""
 
 
 class _Limits(Struct, frozen=True):
@@ -67,6 +72,8 @@ class _Queued(Struct, frozen=True):
     token_quotas: Quotas | None = None
     credits_per_dollar: float = 1.0
     lineage: _Lineage | None = None
+    owner: str = LOCAL_USER
+    tags: tuple[str, ...] = ()
 
     @property
     def is_bounded(self) -> bool:
@@ -94,6 +101,9 @@ class Payer:
     token: str = ""
     rate: float = 1.0
     """Credits per dollar."""
+    owner: str = LOCAL_USER
+    tags: str = NO_TAGS
+    """As the table holds them."""
     is_bounded: bool = False
     """Whether a ceiling applies, so that the run may hold reservations."""
     model: str = ""
@@ -111,7 +121,8 @@ class Payer:
         """Return the sums of that day. Counts the run itself on the first call."""
         if not self.rows:
             self.since = at
-        key = (int(at // DAY_SECONDS), self.agent, self.token, self.model if model is None else model)
+        model = self.model if model is None else model
+        key = (int(at // DAY_SECONDS), self.agent, self.token, model, self.owner, self.tags)
         row = self.rows.get(key)
         if row is None:
             row = self.rows[key] = [0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0]
@@ -136,6 +147,7 @@ def rebuild_payer(events: Iterable[Any], written: int) -> Payer:
         if type_ == "run_queued":
             queued = _queued.decode(raw)
             payer.agent, payer.token, payer.rate = queued.agent.name, queued.token or "", queued.credits_per_dollar
+            payer.owner, payer.tags = queued.owner, _encode_tags(queued.tags)
             payer.is_bounded = queued.is_bounded
         elif type_ not in COUNTERS:
             continue
@@ -152,6 +164,15 @@ def rebuild_payer(events: Iterable[Any], written: int) -> Payer:
         else:
             payer.asking, payer.counted = payer.asking and type_ not in CALL_ENDS, True
     return payer
+
+
+def _encode_tags(tags: tuple[str, ...]) -> str:
+    return msgspec.json.encode(sorted(tags)).decode() if tags else NO_TAGS
+
+
+def decode_tags(written: str) -> tuple[str, ...]:
+    """Return the tags in a row of usage."""
+    return () if written == NO_TAGS else msgspec.json.decode(written, type=tuple[str, ...])
 
 
 def _has_ceiling(*quotas: Quotas | None) -> bool:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from treadle.ports.clock import Clock
 from treadle.ports.journal import Publisher
 from treadle.stores.postgres.access import PostgresRequests, PostgresTokens
+from treadle.stores.postgres.accounts import PostgresAccounts
 from treadle.stores.postgres.automation import PostgresHooks, PostgresSchedules, PostgresWebhooks
 from treadle.stores.postgres.database import PostgresDatabase, open_database
 from treadle.stores.postgres.deletion import PostgresDeletions
@@ -64,4 +65,5 @@ class KeptOnServer:
                 webhooks=PostgresWebhooks(database),
                 deletions=PostgresDeletions(database, clock),
                 sessions=PostgresSessions(database),
+                accounts=PostgresAccounts(database, clock.now),
             )

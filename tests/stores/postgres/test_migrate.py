@@ -43,7 +43,7 @@ INSERT INTO deaths VALUES ('worker-1', 2, 3.5);
 INSERT INTO warnings VALUES ('token/x', 'credits', 1.5, 2.5);
 INSERT INTO accounts VALUES ('token/x', 0.1, 0.2);
 INSERT INTO windows VALUES ('token/x', 'calls', 1800000000, 4);
-INSERT INTO usage VALUES (20000, 'ada', '', 'p/m', 1, 2, 3, 4, 5, 6, 7, 0.125, 0.25, 0);
+INSERT INTO usage VALUES (20000, 'ada', '', 'p/m', 'alice', '["vip"]', 1, 2, 3, 4, 5, 6, 7, 0.125, 0.25, 0);
 INSERT INTO channel_people VALUES ('telegram', '11', 'Anna', 'anna', '["direct"]', 1.5);
 INSERT INTO channel_codes VALUES ('ABCDEFGH', 'telegram', '12', 'Ben', '12', 2.5, '', '[]');
 INSERT INTO channel_conversations VALUES ('telegram', '11', 'ses_top', 'anna', 1);
@@ -53,6 +53,11 @@ VALUES ('telegram', '11/1', '11', 1.5, '{"message_id":"11/1","conversation":"11"
 INSERT INTO channel_outbox (channel, key, conversation, state, created_at, content)
 VALUES ('telegram', 'k', '11', 'ready', 1.5, '{"key":"k","conversation":"11","text":"hi"}');
 """
+
+
+LABELLED = RunQueued(
+    AgentSpec("bound", "p/m", limits=Limits(cost=100.0)), tags=("vip",), metadata={"ticket": "4=2 é"}
+)
 
 
 class MigrationStopped(Exception):
@@ -80,8 +85,7 @@ async def fill_store(desk: FullStoreProcess) -> None:
     answer = desk.draft(ApprovalDecided(ApprovalId("apr_1"), "approve", remember="session"))
     await desk.store.deliver(claim.origin.run_id, answer, "k\x00")
     await desk.end(claim, 6, "what was s\x00id")
-    bound = AgentSpec("bound", "p/m", limits=Limits(cost=100.0))
-    run_id = await desk.store.submit(desk.origin(MINE), (desk.draft(RunQueued(bound)), *desk.opening()[1:]), "key")
+    run_id = await desk.store.submit(desk.origin(MINE), (desk.draft(LABELLED), *desk.opening()[1:]), "key")
     mine = await desk.claim(run_id)
     ceilings = (Ceilings("agent/bound", cost=100.0),)
     wants = Reserve(ceilings, 1, 1, tokens=5, cost=1.0)

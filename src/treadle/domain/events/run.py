@@ -1,11 +1,13 @@
 """Events of a run from its submission to its end."""
 
+from collections.abc import Mapping
 from typing import Literal
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import SessionCommand
 from treadle.domain.events.definitions import EventData, durable, live
 from treadle.domain.ids import Instant, RunId, TokenId
+from treadle.domain.labels import Labels
 from treadle.domain.lineage import Lineage
 from treadle.domain.messages import Message
 from treadle.domain.models import UNKNOWN_WINDOW, Profile
@@ -47,11 +49,20 @@ class RunQueued(EventData, frozen=True):
     """The sender serves several people and did not name one: nothing is recalled or saved as a memory."""
     follows_anonymous: bool = False
     """An earlier run of the conversation is anonymous: a compaction saves no memories."""
+    tags: tuple[str, ...] = ()
+    """Tags by which lists of runs are filtered."""
+    metadata: Mapping[str, str] = {}
+    """What a program has noted about the run, by name. Lists of runs are filtered by it."""
 
     @property
     def has_anonymous_words(self) -> bool:
         """Return whether words of its conversation may be those of an unnamed user."""
         return self.anonymous or self.follows_anonymous
+
+    @property
+    def labels(self) -> Labels:
+        """Return the tags and the metadata together."""
+        return Labels(self.tags, dict(self.metadata))
 
     @property
     def user(self) -> UserId:

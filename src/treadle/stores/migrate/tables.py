@@ -84,7 +84,8 @@ TABLES = (
     _table("events", "position run sequence event_id timestamp type version data", "position", identity="position"),
     _table("deliveries", "run key sequence", "run key"),
     _table("deaths", "worker runs at", "worker"),
-    _table("run_summaries", "run message cost tokens steps duration_ms", "run"),
+    _table("run_summaries", "run message cost tokens steps duration_ms labels", "run"),
+    _table("run_labels", "key value run owner", "key value run"),
     _table("said", "session_id run messages whole", "session_id run", converters={"whole": bool}),
     _table(
         "approvals",
@@ -126,9 +127,9 @@ TABLES = (
     _table("warnings", "account kind ceiling at", "account kind"),
     _table(
         "usage",
-        "day agent token model runs model_calls input_tokens output_tokens cache_read_tokens cache_write_tokens "
-        "tool_calls cost credits unpriced_calls",
-        "day agent token model",
+        "day agent token model owner tags runs model_calls input_tokens output_tokens cache_read_tokens "
+        "cache_write_tokens tool_calls cost credits unpriced_calls",
+        "day agent token model owner tags",
     ),
     _table(
         "deleted_sessions",

@@ -11,6 +11,7 @@ from treadle.ports.accounts import ALL_USAGE, AgentState, Balance, Ceilings, Res
 from treadle.stores.postgres.batch import AccountStanding
 from treadle.stores.postgres.connection import escape_nul_json, unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
+from treadle.stores.usage_counts import decode_tags
 
 
 class PostgresAccounts:
@@ -53,8 +54,16 @@ class PostgresAccounts:
         )
 
     async def usage(self, filter: UsageFilter = ALL_USAGE) -> Sequence[Used]:
-        agents = None if filter.agents is None else list(filter.agents)
-        found = await self._database.rows("usage", agents, filter.since, filter.until)
+        found = await self._database.rows(
+            "usage",
+            None if filter.agents is None else list(filter.agents),
+            filter.since,
+            filter.until,
+            filter.by,
+            None if filter.owners is None else list(filter.owners),
+            list(filter.tags),
+            filter.token,
+        )
         return [_to_used(*row) for row in found]
 
     async def state(self, agent: str) -> AgentState:
@@ -66,7 +75,6 @@ class PostgresAccounts:
         return await self._database.row("set_agent_state", agent, state) is not None
 
 
-def _to_used(agent: str, token: str, model: str, day: int, *sums: Any) -> Used:
-    return Used(
-        unescape_nul(agent), TokenId(unescape_nul(token)) if token else None, unescape_nul(model), day, *sums
-    )
+def _to_used(agent: str, token: str, model: str, day: int, owner: str, tags: str, *sums: Any) -> Used:
+    token_id = TokenId(unescape_nul(token)) if token else None
+    return Used(unescape_nul(agent), token_id, unescape_nul(model), day, owner, decode_tags(tags), *sums)

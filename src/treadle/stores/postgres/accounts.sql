@@ -10,12 +10,17 @@ SELECT coalesce((SELECT cost FROM accounts WHERE account = $1), 0),
 FROM reservations WHERE account = $1;
 
 -- name: usage
-SELECT agent, token, model, day, runs, model_calls, input_tokens, output_tokens, cache_read_tokens,
-       cache_write_tokens, tool_calls, cost, credits, unpriced_calls
+SELECT agent, token, model, day, CASE $4::TEXT WHEN 'user' THEN owner ELSE '' END AS of_owner,
+       CASE $4::TEXT WHEN 'tag' THEN tags ELSE '[]' END AS with_tags,
+       sum(runs)::BIGINT, sum(model_calls)::BIGINT, sum(input_tokens)::BIGINT, sum(output_tokens)::BIGINT,
+       sum(cache_read_tokens)::BIGINT, sum(cache_write_tokens)::BIGINT, sum(tool_calls)::BIGINT, sum(cost), sum(credits),
+       sum(unpriced_calls)::BIGINT
 FROM usage
 WHERE ($1::TEXT[] IS NULL OR agent = ANY($1)) AND ($2::INTEGER IS NULL OR day >= $2)
-  AND ($3::INTEGER IS NULL OR day <= $3)
-ORDER BY day, agent, token, model;
+  AND ($3::INTEGER IS NULL OR day <= $3) AND ($5::TEXT[] IS NULL OR owner = ANY($5))
+  AND ($6::TEXT[] = '{}' OR jsonb_exists_all(tags::JSONB, $6)) AND ($7::TEXT IS NULL OR token = $7)
+GROUP BY day, agent, token, model, of_owner, with_tags
+ORDER BY day, agent, token, model, of_owner, with_tags;
 
 -- name: agent_state
 SELECT state FROM agents WHERE name = $1;

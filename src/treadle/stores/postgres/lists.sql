@@ -68,7 +68,8 @@ SELECT session_id, deleted_at, deleted_by FROM deleted_sessions WHERE session_id
 
 -- name: runs_of_session
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
-       coalesce(name, ''), owner, coalesce(message, ''), cost, tokens, steps, duration_ms
+       coalesce(name, ''), owner, coalesce(message, ''), cost, tokens, steps, duration_ms,
+       coalesce(labels, '')
 FROM runs LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries ON run = runs.id WHERE session_id = $1 ORDER BY id;
 
 -- name: ends_of_session

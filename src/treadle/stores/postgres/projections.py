@@ -12,12 +12,14 @@ from treadle.domain.events import (
     ApprovalRequested,
     RunEnd,
     RunForked,
+    RunQueued,
     RunStart,
     SegmentOpened,
     UserMessage,
 )
 from treadle.ports.journal import summarize_message
 from treadle.stores.postgres.memory_rows import MEMORY_PROJECTIONS
+from treadle.stores.run_facts import encode_labels
 
 Projection = dict[str, Any]
 
@@ -67,6 +69,15 @@ def _project_segment(draft: Draft) -> Sequence[Projection]:
     )
 
 
+def _project_queued(draft: Draft) -> Sequence[Projection]:
+    data = draft.data
+    assert isinstance(data, RunQueued)
+    if not data.tags and not data.metadata:
+        return ()
+    labels = data.labels
+    return ({"as": "labels", "labels": encode_labels(labels), "pairs": labels.pairs(), "owner": data.user},)
+
+
 def _project_start(draft: Draft) -> Sequence[Projection]:
     data = draft.data
     assert isinstance(data, RunStart)
@@ -107,6 +118,7 @@ PROJECTIONS: dict[str, Callable[[Draft], Sequence[Projection]]] = {
     "approval_expired": _project_expiry,
     **MEMORY_PROJECTIONS,
     "user_message": _project_message,
+    "run_queued": _project_queued,
     "run_end": _project_end,
     "run_forked": _project_fork,
     "run_start": _project_start,

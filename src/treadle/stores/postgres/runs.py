@@ -12,6 +12,7 @@ from treadle.stores.postgres.batch import explain_missing_run
 from treadle.stores.postgres.connection import unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
 from treadle.stores.postgres.driver import PostgresRow
+from treadle.stores.run_facts import decode_labels
 
 
 class PostgresRuns:
@@ -33,23 +34,7 @@ class PostgresRuns:
         )
 
     async def find(self, filter: RunFilter = ALL_RUNS, limit: int = 50) -> Sequence[RunRecord]:
-        found = await self._database.rows(
-            "find_runs",
-            None if filter.agents is None else list(filter.agents),
-            filter.session_id,
-            filter.parent_run_id,
-            filter.status,
-            filter.outcome,
-            filter.before,
-            filter.unfinished,
-            limit,
-            filter.owner,
-            filter.id_prefix,
-            filter.since,
-            filter.until,
-            filter.text,
-            filter.min_cost,
-        )
+        found = await self._database.rows("find_runs", *list_find_values(filter, limit))
         return [to_run_record(row) for row in found]
 
     async def list_unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:
@@ -80,6 +65,29 @@ class PostgresRuns:
         return AgentId(found[0])
 
 
+def list_find_values(wanted: RunFilter, limit: int) -> list[Any]:
+    """Return the values of the statement that finds runs."""
+    labels = wanted.labels.pairs()
+    return [
+        None if wanted.agents is None else list(wanted.agents),
+        wanted.session_id,
+        wanted.parent_run_id,
+        wanted.status,
+        wanted.outcome,
+        wanted.before,
+        wanted.unfinished,
+        limit,
+        None if wanted.owners is None else list(wanted.owners),
+        wanted.id_prefix,
+        wanted.since,
+        wanted.until,
+        wanted.text,
+        wanted.min_cost,
+        [name for name, _ in labels] or None,
+        [value for _, value in labels],
+    ]
+
+
 def to_event(origin: Origin, record: tuple[Any, ...]) -> Event:
     sequence, event_id, timestamp, type_, version, raw = record
     return Event(
@@ -96,8 +104,22 @@ def to_event(origin: Origin, record: tuple[Any, ...]) -> Event:
 
 def to_run_record(row: PostgresRow) -> RunRecord:
     run_id, session_id, agent_id, parent, status, outcome, created_at, wake_at, waiting_for, *rest = row
-    sequence, agent, owner, *summary = rest
+    sequence, agent, owner, message, cost, tokens, steps, duration_ms, labels = rest
     origin = Origin(run_id, session_id, agent_id, parent)
     return RunRecord(
-        origin, status, outcome, created_at, sequence, wake_at, waiting_for, unescape_nul(agent), owner, *summary
+        origin=origin,
+        status=status,
+        outcome=outcome,
+        created_at=created_at,
+        sequence=sequence,
+        wake_at=wake_at,
+        waiting_for=waiting_for,
+        agent=unescape_nul(agent),
+        owner=owner,
+        message=message,
+        cost=cost,
+        tokens=tokens,
+        steps=steps,
+        duration_ms=duration_ms,
+        labels=decode_labels(labels),
     )

@@ -23,6 +23,7 @@ from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 from treadle.stores.sqlite.reservations import list_standings
 from treadle.stores.sqlite.transaction import Transaction
 from treadle.stores.sqlite.writer import SqliteWriter
+from treadle.stores.usage_counts import decode_tags
 
 ONE_TOKEN = Reserve((), tokens=1)
 """Only used to find the ceilings that tokens count against."""
@@ -67,8 +68,15 @@ class SqliteAccounts:
         return await self._writer.read(work)
 
     async def usage(self, filter: UsageFilter = ALL_USAGE) -> Sequence[Used]:
-        agents = None if filter.agents is None else msgspec.json.encode(filter.agents).decode()
-        values = (agents, filter.since, filter.until)
+        values = (
+            _encode_names(filter.agents),
+            filter.since,
+            filter.until,
+            filter.by,
+            _encode_names(filter.owners),
+            _encode_names(filter.tags),
+            filter.token,
+        )
         return await self._writer.read(lambda db: [_to_used(*row) for row in db.execute(SQL["usage"], values)])
 
     async def state(self, agent: str) -> AgentState:
@@ -89,5 +97,9 @@ class SqliteAccounts:
         return await self._writer.write(work, then, patient=False)
 
 
-def _to_used(agent: str, token: str, model: str, day: int, *sums: Any) -> Used:
-    return Used(agent, TokenId(token) if token else None, model, day, *sums)
+def _encode_names(names: tuple[str, ...] | None) -> str | None:
+    return None if names is None else msgspec.json.encode(names).decode()
+
+
+def _to_used(agent: str, token: str, model: str, day: int, owner: str, tags: str, *sums: Any) -> Used:
+    return Used(agent, TokenId(token) if token else None, model, day, owner, decode_tags(tags), *sums)

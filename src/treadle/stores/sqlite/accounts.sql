@@ -43,8 +43,8 @@ SELECT ceiling, at FROM warnings WHERE account = ? AND kind = ?;
 INSERT OR REPLACE INTO warnings (account, kind, ceiling, at) VALUES (?, ?, ?, ?);
 
 -- name: count_usage
-INSERT INTO usage (day, agent, token, model, runs, model_calls, input_tokens, output_tokens, cache_read_tokens,
-                   cache_write_tokens, tool_calls, cost, credits, unpriced_calls) VALUES
+INSERT INTO usage (day, agent, token, model, owner, tags, runs, model_calls, input_tokens, output_tokens,
+                   cache_read_tokens, cache_write_tokens, tool_calls, cost, credits, unpriced_calls) VALUES
 
 -- name: add_usage
 ON CONFLICT DO UPDATE SET
@@ -63,12 +63,16 @@ ON CONFLICT DO UPDATE SET
 UPDATE runs SET counted = ? WHERE id = ?;
 
 -- name: usage
-SELECT agent, token, model, day, runs, model_calls, input_tokens, output_tokens, cache_read_tokens,
-       cache_write_tokens, tool_calls, cost, credits, unpriced_calls
+SELECT agent, token, model, day, iif(?4 = 'user', owner, '') AS of_owner, iif(?4 = 'tag', tags, '[]') AS with_tags,
+       sum(runs), sum(model_calls), sum(input_tokens), sum(output_tokens), sum(cache_read_tokens),
+       sum(cache_write_tokens), sum(tool_calls), sum(cost), sum(credits), sum(unpriced_calls)
 FROM usage
 WHERE (?1 IS NULL OR agent IN (SELECT value FROM json_each(?1)))
   AND (?2 IS NULL OR day >= ?2) AND (?3 IS NULL OR day <= ?3)
-ORDER BY day, agent, token, model;
+  AND (?5 IS NULL OR owner IN (SELECT value FROM json_each(?5))) AND (?7 IS NULL OR token = ?7)
+  AND NOT EXISTS (SELECT 1 FROM json_each(?6) AS wanted WHERE wanted.value NOT IN (SELECT value FROM json_each(tags)))
+GROUP BY day, agent, token, model, of_owner, with_tags
+ORDER BY day, agent, token, model, of_owner, with_tags;
 
 -- name: agent_state
 SELECT state FROM agents WHERE name = ?;

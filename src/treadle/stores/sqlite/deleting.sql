@@ -52,6 +52,9 @@ DELETE FROM approvals WHERE run IN (SELECT id FROM runs WHERE session_id = ?);
 -- name: delete_summaries
 DELETE FROM run_summaries WHERE run IN (SELECT id FROM runs WHERE session_id = ?);
 
+-- name: delete_labels
+DELETE FROM run_labels WHERE run IN (SELECT id FROM runs WHERE session_id = ?);
+
 -- name: delete_said
 DELETE FROM said WHERE session_id = ?;
 

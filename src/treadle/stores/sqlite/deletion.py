@@ -27,6 +27,7 @@ DELETE_STATEMENTS = (
     "delete_approvals",
     "delete_said",
     "delete_summaries",
+    "delete_labels",
     "delete_results",
     "delete_segments",
     "delete_grants",

@@ -10,12 +10,14 @@ from treadle.domain.events import (
     ApprovalRequested,
     RunEnd,
     RunForked,
+    RunQueued,
     RunStart,
     SegmentOpened,
     UserMessage,
 )
 from treadle.domain.ids import ApprovalId, Instant
 from treadle.ports.journal import summarize_message
+from treadle.stores.run_facts import encode_labels
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 from treadle.stores.sqlite.memory_rows import MEMORY_PROJECTIONS
 
@@ -59,6 +61,16 @@ def _project_segment(db: SqliteDatabase, run: int, draft: Draft) -> None:
     db.execute(SQL["forget_notes"], (run,))
 
 
+def _project_queued(db: SqliteDatabase, run: int, draft: Draft) -> None:
+    data = draft.data
+    assert isinstance(data, RunQueued)
+    if data.tags or data.metadata:
+        labels = data.labels
+        db.execute(SQL["note_labels"], (run, encode_labels(labels)))
+        for key, value in labels.pairs():
+            db.execute(SQL["insert_label"], (key, value, run, data.user))
+
+
 def _project_start(db: SqliteDatabase, run: int, draft: Draft) -> None:
     assert isinstance(draft.data, RunStart)
     if draft.data.notes:
@@ -91,6 +103,7 @@ PROJECTIONS: dict[str, Callable[[SqliteDatabase, int, Draft], None]] = {
     "approval_decided": _project_decision,
     "approval_expired": _project_expiry,
     **MEMORY_PROJECTIONS,
+    "run_queued": _project_queued,
     "user_message": _project_message,
     "run_end": _project_end,
     "run_start": _project_start,

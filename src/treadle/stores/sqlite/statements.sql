@@ -102,49 +102,14 @@ UPDATE runs SET lease_until = 0 WHERE worker IS NOT NULL;
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
        (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id),
        coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner,
-       coalesce(message, ''), cost, tokens, steps, duration_ms
+       coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, '')
 FROM runs LEFT JOIN run_summaries ON run = runs.id WHERE run_id = ?;
 
--- name: find_runs
+-- name: select_runs
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
-       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id), coalesce(name, ''), owner,
-       coalesce(message, ''), cost, tokens, steps, duration_ms
-FROM runs LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries ON run = runs.id
-WHERE (?1 IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name IN (SELECT value FROM json_each(?1))))
-  AND (?2 IS NULL OR session_id = ?2) AND (?3 IS NULL OR parent_run_id = ?3)
-  AND (?4 IS NULL OR status = ?4) AND (?5 IS NULL OR outcome = ?5)
-  AND (?6 IS NULL OR id < (SELECT id FROM runs WHERE run_id = ?6)) AND (NOT ?7 OR outcome IS NULL)
-  AND (?10 IS NULL OR run_id >= ?10 AND run_id < ?10 || 'g') AND (?11 IS NULL OR created_at >= ?11)
-  AND (?12 IS NULL OR created_at < ?12)
-ORDER BY id DESC LIMIT ?8;
-
--- name: find_runs_by_summary
-SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
-       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id), coalesce(name, ''), owner,
-       coalesce(message, ''), cost, tokens, steps, duration_ms
-FROM run_summaries CROSS JOIN runs ON runs.id = run LEFT JOIN agents USING (agent_id)  -- in this order
-WHERE (?13 IS NULL OR instr(lower(message), lower(?13)) > 0) AND (?14 IS NULL OR cost >= ?14)
-  AND (?1 IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name IN (SELECT value FROM json_each(?1))))
-  AND (?2 IS NULL OR session_id = ?2) AND (?3 IS NULL OR parent_run_id = ?3)
-  AND (?4 IS NULL OR status = ?4) AND (?5 IS NULL OR outcome = ?5)
-  AND (?6 IS NULL OR run < (SELECT id FROM runs WHERE run_id = ?6 AND (?9 IS NULL OR owner = ?9)))
-  AND (NOT ?7 OR outcome IS NULL) AND (?9 IS NULL OR owner = ?9)
-  AND (?10 IS NULL OR run_id >= ?10 AND run_id < ?10 || 'g') AND (?11 IS NULL OR created_at >= ?11)
-  AND (?12 IS NULL OR created_at < ?12)
-ORDER BY run DESC LIMIT ?8;
-
--- name: find_runs_of_owner
-SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
-       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id), coalesce(name, ''), owner,
-       coalesce(message, ''), cost, tokens, steps, duration_ms
-FROM runs LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries ON run = runs.id
-WHERE owner = ?9 AND (?1 IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name IN (SELECT value FROM json_each(?1))))
-  AND (?2 IS NULL OR session_id = ?2) AND (?3 IS NULL OR parent_run_id = ?3)
-  AND (?4 IS NULL OR status = ?4) AND (?5 IS NULL OR outcome = ?5)
-  AND (?6 IS NULL OR id < (SELECT id FROM runs WHERE run_id = ?6 AND owner = ?9)) AND (NOT ?7 OR outcome IS NULL)
-  AND (?10 IS NULL OR run_id >= ?10 AND run_id < ?10 || 'g') AND (?11 IS NULL OR created_at >= ?11)
-  AND (?12 IS NULL OR created_at < ?12)
-ORDER BY id DESC LIMIT ?8;
+       (SELECT coalesce(max(sequence), 0) FROM events WHERE events.run = runs.id), coalesce(name, ''), runs.owner,
+       coalesce(summary.message, ''), summary.cost, summary.tokens, summary.steps, summary.duration_ms,
+       coalesce(summary.labels, '')
 
 -- name: latest_position
 SELECT max(coalesce((SELECT max(position) FROM events), 0),
@@ -168,14 +133,14 @@ ORDER BY position LIMIT ?3;
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
        (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id),
        coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner,
-       coalesce(message, ''), cost, tokens, steps, duration_ms
+       coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, '')
 FROM runs LEFT JOIN run_summaries ON run = runs.id WHERE outcome IS NULL ORDER BY id;
 
 -- name: unfinished_of_session
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
        (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id),
        coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner,
-       coalesce(message, ''), cost, tokens, steps, duration_ms
+       coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, '')
 FROM runs LEFT JOIN run_summaries ON run = runs.id WHERE outcome IS NULL AND session_id = ? ORDER BY id;
 
 -- name: submitted
@@ -301,7 +266,7 @@ WHERE id = ?1;
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
        (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id),
        coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner,
-       coalesce(message, ''), cost, tokens, steps, duration_ms
+       coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, '')
 FROM runs LEFT JOIN run_summaries ON run = runs.id WHERE session_id = ? ORDER BY id;
 
 -- name: ends_of_session
@@ -350,3 +315,9 @@ INSERT INTO run_summaries (run, message) VALUES (?, ?) ON CONFLICT (run) DO UPDA
 INSERT INTO run_summaries (run, cost, tokens, steps, duration_ms) VALUES (?, ?, ?, ?, ?)
 ON CONFLICT (run) DO UPDATE SET cost = excluded.cost, tokens = excluded.tokens, steps = excluded.steps,
                                 duration_ms = excluded.duration_ms;
+
+-- name: note_labels
+INSERT INTO run_summaries (run, labels) VALUES (?, ?);
+
+-- name: insert_label
+INSERT INTO run_labels (key, value, run, owner) VALUES (?, ?, ?, ?);

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import msgspec
-
 from treadle.domain.envelope import VERSION, Draft, Origin
 from treadle.domain.errors import RunDeleted, SessionDeleted, UnknownRun
 from treadle.domain.ids import Instant, RunId, SessionId
 from treadle.domain.time_format import format_minute
-from treadle.ports.journal import RunDraft, RunFilter, RunRecord
-from treadle.stores.run_facts import explain_taken_session, read_owner_of_run
+from treadle.ports.journal import RunDraft, RunRecord
+from treadle.stores.run_facts import decode_labels, explain_taken_session, read_owner_of_run
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase, Value
 from treadle.stores.sqlite.projections import PROJECTIONS
 from treadle.stores.sqlite.reservations import settle, settle_lost_call
@@ -205,28 +203,22 @@ def require_usable_session(database: SqliteDatabase, new: RunDraft) -> None:
 
 def to_run_record(row: Any) -> RunRecord:
     run_id, session_id, agent_id, parent, status, outcome, created_at, wake_at, waiting_for, *rest = row
-    sequence, agent, owner, *summary = rest
+    sequence, agent, owner, message, cost, tokens, steps, duration_ms, labels = rest
     origin = Origin(run_id, session_id, agent_id, parent)
-    return RunRecord(origin, status, outcome, created_at, sequence, wake_at, waiting_for, agent, owner, *summary)
-
-
-def to_find_statement(filter: RunFilter, limit: int) -> tuple[str, tuple[Any, ...]]:
-    """Return the name of the statement that finds runs, and its values. A text or a cost is looked for in the
-    summaries, which are smaller than the runs."""
-    values = (
-        None if filter.agents is None else msgspec.json.encode(filter.agents).decode(),
-        filter.session_id,
-        filter.parent_run_id,
-        filter.status,
-        filter.outcome,
-        filter.before,
-        filter.unfinished,
-        limit,
-        filter.owner,
-        filter.id_prefix,
-        filter.since,
-        filter.until,
+    return RunRecord(
+        origin=origin,
+        status=status,
+        outcome=outcome,
+        created_at=created_at,
+        sequence=sequence,
+        wake_at=wake_at,
+        waiting_for=waiting_for,
+        agent=agent,
+        owner=owner,
+        message=message,
+        cost=cost,
+        tokens=tokens,
+        steps=steps,
+        duration_ms=duration_ms,
+        labels=decode_labels(labels),
     )
-    if filter.text is not None or filter.min_cost is not None:
-        return "find_runs_by_summary", (*values, filter.text, filter.min_cost)
-    return "find_runs" if filter.owner is None else "find_runs_of_owner", values

@@ -29,5 +29,5 @@ class UsageSums:
 
 @cache
 def _upsert_statement(rows: int) -> str:
-    marks = f"({', '.join('?' * 14)})"
+    marks = f"({', '.join('?' * 16)})"
     return f"{SQL['count_usage']} {', '.join([marks] * rows)} {SQL['add_usage']}"

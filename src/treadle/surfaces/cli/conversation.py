@@ -17,7 +17,9 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import refuse_unknown_command
 from treadle.domain.errors import UnknownSession, UsageError
 from treadle.domain.ids import SessionId
+from treadle.domain.labels import parse_metadata
 from treadle.domain.messages import Message, user
+from treadle.domain.users import LOCAL_USER
 from treadle.operations.requested_run import RequestedRun
 from treadle.operations.run_start import START_LOCAL, StartLocalRun
 from treadle.ports.tool import Tool
@@ -50,6 +52,11 @@ class RunArguments(Struct, frozen=True):
     files: tuple[Path, ...] = ()
     tools: tuple[str, ...] | None = None
     functions: tuple[Path, ...] = ()
+    tags: tuple[str, ...] = ()
+    metadata: tuple[str, ...] = ()
+    """Each as `NAME=VALUE`."""
+    user: str | None = None
+    """The user whom the runs are for; None: the local user."""
     interactive: bool = False
     folder: FolderChoice | None = None
     """Where a session of another workspace continues."""
@@ -64,6 +71,7 @@ class RunConversation:
         self._request = request
         self._options = options
         self._session: SessionId | None = None
+        self._metadata = read_metadata(request.metadata)
 
     async def hold(self) -> int:
         """Send the message, and with --interactive each further one. Return the exit code of the last run."""
@@ -119,6 +127,10 @@ class RunConversation:
             session_id=self._session,
             asker=self._options.asker(stop),
             has_own_model=self._request.model is not None,
+            tags=self._request.tags,
+            metadata=self._metadata,
+            user=self._request.user or LOCAL_USER,
+            only_own=self._request.user is not None,
         )
         ticket = await client.call(START_LOCAL, StartLocalRun(run))
         self._session = ticket.session_id
@@ -173,6 +185,14 @@ class RunConversation:
         if self._options.base_url is not None:
             agent = msgspec.structs.replace(agent, provider=add_endpoint(engine, self._options.base_url))
         return agent
+
+
+def read_metadata(pairs: tuple[str, ...]) -> dict[str, str]:
+    """Return the metadata of --metadata. Raise UsageError if it is not written as NAME=VALUE."""
+    try:
+        return parse_metadata(pairs)
+    except ValueError as error:
+        raise UsageError(f"--metadata cannot be read: {error}. Write --metadata ticket=42.") from None
 
 
 def _add_functions(agent: AgentSpec, own: tuple[str, ...]) -> AgentSpec:

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from treadle.domain.durations import format_duration
+from treadle.domain.labels import format_metadata
 from treadle.domain.money import format_amount
 from treadle.domain.runs import Metrics
 from treadle.domain.users import LOCAL_USER
@@ -31,6 +32,7 @@ def print_run(view: RunDetail, waits: Sequence[str]) -> None:
             *(("run", view.run_id), ("session", view.session_id), ("agent", view.agent)),
             *(("parent run", view.parent_run_id), ("user", "" if view.owner == LOCAL_USER else view.owner)),
             *(("state", state_of(view)), ("created", f"{local_time(view.created_at)}, {when(view.created_at)}")),
+            *(("tags", " ".join(view.tags)), ("metadata", ", ".join(format_metadata(view.metadata)))),
             ("message", view.message),
         )
     )

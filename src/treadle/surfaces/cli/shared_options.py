@@ -50,6 +50,21 @@ BaseUrl = Annotated[
         help="Use the OpenAI-compatible endpoint at this address, with the key in OPENAI_API_KEY if set.",
     ),
 ]
+Tags = Annotated[
+    list[str] | None, Option("--tag", metavar="TAG", help="Tag the run and its child runs. Repeatable.")
+]
+Metadata = Annotated[
+    list[str] | None,
+    Option("--metadata", metavar="NAME=VALUE", help="Note this about the run and its child runs. Repeatable."),
+]
+OnlyTags = Annotated[
+    list[str] | None, Option("--tag", metavar="TAG", help="Only runs with this tag. Repeatable: all of them.")
+]
+OnlyMetadata = Annotated[
+    list[str] | None,
+    Option("--metadata", metavar="NAME=VALUE", help="Only runs with this metadata. Repeatable: all of it."),
+]
+OnlyUser = Annotated[str | None, Option(metavar="NAME", help="Only runs of this user.")]
 Decisions = Annotated[
     bool | None,
     Option("--yes/--no", help="Approve or deny every request. Default: ask at the terminal."),

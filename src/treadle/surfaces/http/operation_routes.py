@@ -42,7 +42,8 @@ def make_response(operation: Operation[Any, R], result: R) -> Response[bytes | N
 
 async def read_request(operation: Operation[Any, Any], request: ApiRequest) -> Any:
     """Return the decoded parameters of a request. Raise Refusal if they are invalid."""
-    query = {name: request.query_params.getall(name)[-1] for name in request.query_params}
+    sent = {name: request.query_params.getall(name) for name in request.query_params}
+    query = {name: found if name in operation.repeated_fields else found[-1] for name, found in sent.items()}
     body = await request.body() if operation.body_fields else b""
     try:
         return operation.decode(request.path_params, query, body)

@@ -70,12 +70,12 @@ async def a_run_has_the_owner_that_its_first_event_names(harness: FullStoreHarne
         runs = {owner: [await _submit(desk, owner) for _ in range(2)] for owner in USERS}
         for owner, ids in runs.items():
             assert [(await desk.store.record(run_id)).owner for run_id in ids] == [owner] * 2
-            found = await desk.store.find(RunFilter(owner=owner))
+            found = await desk.store.find(RunFilter(owners=(owner,)))
             assert [record.origin.run_id for record in found] == ids[::-1]
-            page = await desk.store.find(RunFilter(owner=owner, before=ids[1]))
+            page = await desk.store.find(RunFilter(owners=(owner,), before=ids[1]))
             assert [record.origin.run_id for record in page] == ids[:1]
-        foreign = RunFilter(owner="alice", before=runs["bob"][1])
-        missing = RunFilter(owner="alice", before=RunId("run_none"))
+        foreign = RunFilter(owners=("alice",), before=runs["bob"][1])
+        missing = RunFilter(owners=("alice",), before=RunId("run_none"))
         assert await desk.store.find(foreign) == await desk.store.find(missing) == []
         assert len(await desk.store.find()) == 2 * len(USERS)
 

@@ -9,6 +9,7 @@ from treadle.domain.ids import AgentId
 from treadle.domain.memories import MemoryScope
 from treadle.domain.users import LOCAL_USER
 from treadle.ports.access import IdempotencyStore, SignInStore, Tokens
+from treadle.ports.accounts import Accounts
 from treadle.ports.automation import DeadLetters, InboundWebhooks, Schedules, Webhooks
 from treadle.ports.clock import Clock
 from treadle.ports.deletion import Deletions
@@ -48,6 +49,7 @@ class FullStore:
     webhooks: WebhookStore
     deletions: Deletions
     sessions: SessionCatalog
+    accounts: Accounts
 
 
 class FullStoreHarness(Protocol):

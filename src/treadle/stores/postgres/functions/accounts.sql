@@ -162,14 +162,15 @@ BEGIN
     RETURN TRUE;
 END $$;
 
--- Add rows, in the column order of the table, to the usage lists.
+-- Add rows to the usage lists.
 CREATE OR REPLACE FUNCTION count_usage(rows_ JSONB) RETURNS VOID LANGUAGE sql AS $$
-    INSERT INTO usage AS known
-    SELECT (v->>0)::INTEGER, v->>1, v->>2, v->>3, sum((v->>4)::BIGINT), sum((v->>5)::BIGINT), sum((v->>6)::BIGINT),
-           sum((v->>7)::BIGINT), sum((v->>8)::BIGINT), sum((v->>9)::BIGINT), sum((v->>10)::BIGINT),
-           sum((v->>11)::FLOAT8), sum((v->>12)::FLOAT8), sum((v->>13)::BIGINT)
-    FROM jsonb_array_elements(rows_) AS v GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
-    ON CONFLICT (day, agent, token, model) DO UPDATE SET
+    INSERT INTO usage AS known (day, agent, token, model, owner, tags, runs, model_calls, input_tokens, output_tokens,
+                                cache_read_tokens, cache_write_tokens, tool_calls, cost, credits, unpriced_calls)
+    SELECT (v->>0)::INTEGER, v->>1, v->>2, v->>3, v->>4, v->>5, sum((v->>6)::BIGINT), sum((v->>7)::BIGINT),
+           sum((v->>8)::BIGINT), sum((v->>9)::BIGINT), sum((v->>10)::BIGINT), sum((v->>11)::BIGINT),
+           sum((v->>12)::BIGINT), sum((v->>13)::FLOAT8), sum((v->>14)::FLOAT8), sum((v->>15)::BIGINT)
+    FROM jsonb_array_elements(rows_) AS v GROUP BY 1, 2, 3, 4, 5, 6 ORDER BY 1, 2, 3, 4, 5, 6
+    ON CONFLICT (day, agent, token, model, owner, tags) DO UPDATE SET
         runs = known.runs + excluded.runs,
         model_calls = known.model_calls + excluded.model_calls,
         input_tokens = known.input_tokens + excluded.input_tokens,

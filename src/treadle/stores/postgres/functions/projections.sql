@@ -30,6 +30,10 @@ BEGIN
             INSERT INTO session_notes (session_id, workspace, notes)
             VALUES (session_id_, each->>'workspace', each->>'notes')
             ON CONFLICT (session_id) DO UPDATE SET workspace = excluded.workspace, notes = excluded.notes;
+        WHEN 'labels' THEN
+            INSERT INTO run_summaries (run, labels) VALUES (run_, each->>'labels');
+            INSERT INTO run_labels (key, value, run, owner)
+            SELECT pair->>0, pair->>1, run_, each->>'owner' FROM jsonb_array_elements(each->'pairs') AS pair;
         WHEN 'opening' THEN
             INSERT INTO run_summaries (run, message) VALUES (run_, each->>'message')
             ON CONFLICT (run) DO UPDATE SET message = excluded.message;

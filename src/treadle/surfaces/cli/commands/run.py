@@ -11,7 +11,9 @@ from treadle.surfaces.cli.shared_options import (
     Decisions,
     EventsJson,
     Here,
+    Metadata,
     New,
+    Tags,
     There,
     decision_of,
     folder_choice_of,
@@ -68,6 +70,11 @@ def run(
         list[Path] | None,
         Option(metavar="FILE.py", help="Add the functions of a Python file as tools. The file is executed."),
     ] = None,
+    tag: Tags = None,
+    metadata: Metadata = None,
+    user: Annotated[
+        str | None, Option(metavar="NAME", help="Run for this user, who owns a new session. Default: `local`.")
+    ] = None,
     interactive: Annotated[
         bool,
         Option("-i", "--interactive", help="Stay in a conversation: ask for the next message after each answer."),
@@ -102,6 +109,9 @@ def run(
         files=tuple(file or ()),
         tools=None if tools is None else tuple(name.strip() for name in tools.split(",") if name.strip()),
         functions=tuple(functions or ()),
+        tags=tuple(tag or ()),
+        metadata=tuple(metadata or ()),
+        user=user,
         interactive=interactive,
         folder=folder_choice_of(here, there),
         new=new,

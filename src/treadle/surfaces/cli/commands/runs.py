@@ -19,6 +19,9 @@ from treadle.surfaces.cli.shared_options import (
     FurtherDecisions,
     Json,
     Limit,
+    OnlyMetadata,
+    OnlyTags,
+    OnlyUser,
     RunArgument,
     decision_of,
 )
@@ -78,6 +81,9 @@ async def list_runs(
     min_cost: Annotated[
         float | None, Option(metavar="DOLLARS", help="Only ended runs that cost at least this much.")
     ] = None,
+    tag: OnlyTags = None,
+    metadata: OnlyMetadata = None,
+    user: OnlyUser = None,
     json: Json = False,
 ) -> int:
     """List runs, newest first."""
@@ -93,11 +99,14 @@ async def list_runs(
             until=None if until is None else parse_since(until),
             text=text,
             min_cost=min_cost,
+            tag=tuple(tag or ()),
+            metadata=tuple(metadata or ()),
+            user=user,
         )
         views = await list_items(caller, runs.LIST, wanted, limit)
         messages = [] if json else await read_messages(caller, views)
     if json or not views:
-        is_filtered = any((agent, session, state, since, until, text, min_cost is not None))
+        is_filtered = any((agent, session, state, since, until, text, min_cost is not None, tag, metadata, user))
         empty = "No runs match." if is_filtered else 'No runs yet. Start one: treadle run "Hello."'
         print_list(views, (), lambda _: (), json=json, empty=empty)
         return 0

@@ -1,4 +1,4 @@
-"""`treadle usage`: what was used, by agent, model, day or token."""
+"""`treadle usage`: what was used, by agent, model, day, token, user or tag."""
 
 from datetime import UTC
 from typing import Annotated, Literal
@@ -7,7 +7,7 @@ from treadle.bootstrap.callers import open_readonly_caller
 from treadle.domain.money import format_amount
 from treadle.operations.usage import UsageLine, UsageQuery, compute_usage, total
 from treadle.surfaces.cli.command_line import Group, Option
-from treadle.surfaces.cli.shared_options import Json
+from treadle.surfaces.cli.shared_options import Json, OnlyTags, OnlyUser
 from treadle.surfaces.terminal.output import Column, format_count, note, parse_since, print_list
 
 NO_KEY = "-"
@@ -23,17 +23,24 @@ async def show_usage(
         str | None, Option(metavar="TIME", help="The days (UTC) since 2h or 7d ago, or since 2026-03-01.")
     ] = None,
     by: Annotated[
-        Literal["agent", "model", "day", "token"], Option(help="Group by agent, model, day or token.")
+        Literal["agent", "model", "day", "token", "user", "tag"],
+        Option(help="Group by agent, model, day, token, user or tag. A run with two tags counts for both."),
     ] = "agent",
+    tag: OnlyTags = None,
+    user: OnlyUser = None,
     json: Json = False,
 ) -> int:
     """Show runs, calls, tokens, cost and credits."""
     agents = tuple(agent or ()) or None
     first_day = None if since is None else parse_since(since).astimezone(UTC).date().isoformat()
     async with open_readonly_caller() as caller:
-        lines = await compute_usage(caller.context.service.accounts, UsageQuery(by, agents, first_day))
-    shown = [*lines, total(lines)] if len(lines) > 1 and not json else lines
-    empty = "No usage yet." if since is None and agents is None else "No usage matches."
+        owners = None if user is None else caller.context.visible_owners(user)
+        query = UsageQuery(by=by, agents=agents, since=first_day, owners=owners, tags=tuple(tag or ()))
+        lines = await compute_usage(caller.context.service.accounts, query)
+    # lines of tags overlap
+    shown = [*lines, total(lines)] if len(lines) > 1 and by != "tag" and not json else lines
+    is_filtered = any((since, agents, tag, user))
+    empty = "No usage matches." if is_filtered else "No usage yet."
     head = (
         Column(by.upper(), shrinks_to=12),
         *(Column(name, is_number=True) for name in ("RUNS", "CALLS", "IN")),
