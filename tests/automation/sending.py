@@ -5,11 +5,12 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, Unpack
 
 import treadle
 from tests.engine.running import agent, opened
 from tests.patience import HANG_SECONDS, until
+from treadle.api.agent import RunOptions
 from treadle.api.engine import HostedEngine
 from treadle.automation.sender import WebhookSender
 from treadle.automation.webhooks import WebhookRegistry
@@ -114,9 +115,9 @@ class Sending:
     async def add(self, url: str, *events: str, **more: object) -> NewWebhookView:
         return await self.book.add(NewWebhook(url, events or ("*",), **more))  # pyright: ignore[reportArgumentType] -- as the caller says
 
-    async def run(self, name: str = "hero") -> treadle.Result:
+    async def run(self, name: str = "hero", **options: Unpack[RunOptions]) -> treadle.Result:
         hero = agent(name=name, memory={"recall": 0, "remember": False})
-        return await self.engine.run(hero, "go")
+        return await self.engine.run(hero, "go", **options)
 
     async def webhook(self) -> Webhook:
         [only] = await self.webhooks.list()

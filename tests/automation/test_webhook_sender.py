@@ -12,7 +12,7 @@ from standardwebhooks import Webhook
 
 from tests.automation.receiver import Behaviour, Received, receiver
 from tests.automation.sending import Sending, eventually, sending
-from treadle.domain.envelope import to_json
+from treadle.domain.envelope import from_json, to_json
 from treadle.domain.errors import UnknownWebhook, UsageError
 from treadle.domain.events import WebhookDelivered, WebhookFailed
 from treadle.domain.webhooks import FIRST_DELAY_SECONDS, GIVE_UP_SECONDS, MAX_DELAY_SECONDS, WebhookId, retry_delay
@@ -56,6 +56,22 @@ async def test_events_are_delivered_signed_and_in_order(tmp_path: Path) -> None:
             with pytest.raises(Exception, match="signature"):
                 Webhook(made.secret).verify(received[0].body + b" ", received[0].headers)
             assert works.live[0] == WebhookDelivered(made.webhook_id, journal[0].event_id, 1)
+
+    await perform(tmp_path, scenario)
+
+
+async def test_the_events_of_a_run_have_its_labels(tmp_path: Path) -> None:
+    """They follow the fields of the event. A run without labels has none."""
+
+    async def scenario(works: Sending) -> None:
+        async with receiver() as other:
+            await works.add(other.url, "run_end")
+            await works.run(tags=["vip"], metadata={"ticket": "42"})
+            await works.run()
+            first, second = [msgspec.json.decode(each.body) for each in await other.until(2)]
+            assert (first["tags"], first["metadata"]) == (["vip"], {"ticket": "42"})
+            assert list(first)[:-2] == list(second)
+            assert from_json(msgspec.json.encode(first)).type == "run_end"
 
     await perform(tmp_path, scenario)
 

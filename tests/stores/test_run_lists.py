@@ -11,7 +11,7 @@ from tests.stores.postgres.harness import opened
 from treadle.domain.labels import Labels
 from treadle.ports.journal import RunFilter
 from treadle.stores.postgres.database import SQL
-from treadle.stores.postgres.runs import list_find_values
+from treadle.stores.postgres.runs import choose_find_statement
 from treadle.stores.sqlite.connection import open_database
 from treadle.stores.sqlite.run_lists import make_find_statement
 from treadle.testing.conformance.store import Recorder
@@ -84,12 +84,11 @@ async def test_postgres_reads_only_runs_that_match(name: str, url: str) -> None:
     async with opened(url, Recorder(), FakeClock()) as (journal, database, _):
         connection = await database.connect()
         try:
-            await connection.execute(
-                fill(OTHERS).replace("WITH RECURSIVE", "OVERRIDING SYSTEM VALUE WITH RECURSIVE")
-            )
+            forced = "OVERRIDING SYSTEM VALUE WITH RECURSIVE"
+            await connection.execute(fill(OTHERS).replace("WITH RECURSIVE", forced))
             await connection.execute("ANALYZE")
-            values = list_find_values(FILTERS[name], 50)
-            explain = f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {SQL['find_runs']}"
+            statement, values = choose_find_statement(FILTERS[name], 50)
+            explain = f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {SQL[statement]}"
             [[plan]] = await connection.fetch(explain, *values)
             found = await journal.find(FILTERS[name])
         finally:

@@ -42,6 +42,7 @@ MCP_SERVER_HINTS = {
 RUN_HINTS = {
     "timeout": "Write deadline=…",
     "user_id": "Write user=…",
+    "labels": "Write tags=[…]",
     "thread_id": "Write session=…",
     "session_id": "Write session=…",
     "conversation_id": "Write session=…",

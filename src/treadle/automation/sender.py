@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 from msgspec import Struct
+from msgspec.json import encode
 from msgspec.structs import replace
 
 from treadle.automation.destinations import LocalDestination, VettedResolver, describe_refusal, explain_local_host
@@ -21,7 +22,8 @@ from treadle.automation.signing import build_signature_headers
 from treadle.domain.envelope import Event, Origin, to_json
 from treadle.domain.errors import StoreError, UnknownRun
 from treadle.domain.events import EventData, WebhookDelivered, WebhookFailed
-from treadle.domain.ids import Instant
+from treadle.domain.ids import Instant, RunId
+from treadle.domain.labels import NO_LABELS, Labels
 from treadle.domain.webhooks import MAX_DELAY_SECONDS, DeadLetter, Webhook, WebhookId, retry_delay
 from treadle.operations.service import LocalService
 from treadle.ports.automation import DeadLetters, Webhooks, WebhookSecrets
@@ -35,6 +37,7 @@ POLL_INTERVAL_SECONDS = 5.0
 MAX_UNSAVED_EVENTS = 1000
 """Up to this many unwanted events may be read again after a restart."""
 HTTP_GONE = 410
+MAX_KNOWN_LABELS = 1000
 SEQUENCE_HEADER = "treadle-sequence"
 
 Live = Callable[[Origin, int, EventData], None]
@@ -75,6 +78,8 @@ class WebhookSender:
         self._poll_interval = poll_interval
         self._timeout_seconds = timeout_seconds
         self._allow_local = allow_local
+        self._labels: dict[RunId, Labels] = {}
+        """The labels of the runs of recent events. They never change."""
         self._changed = asyncio.Event()
         self._send_tasks: Tasks = {}
         self._retry_tasks: Tasks = {}
@@ -196,6 +201,18 @@ class WebhookSender:
 
     # ── One attempt ──
 
+    async def _write_body(self, event: Event) -> bytes:
+        """Return the event, with the labels of its run if it has some."""
+        run_id = event.run_id
+        if run_id not in self._labels:
+            if len(self._labels) >= MAX_KNOWN_LABELS:
+                self._labels.clear()
+            with suppress(UnknownRun):  # it was deleted
+                self._labels[run_id] = (await self._service.run(run_id)).labels
+        labels = self._labels.get(run_id, NO_LABELS)
+        body = to_json(event)
+        return body if labels == NO_LABELS else b"%b,%b" % (body[:-1], encode(labels)[1:])
+
     async def _send(
         self, webhook_id: WebhookId, url: str, event: Event, attempt: int, session: aiohttp.ClientSession
     ) -> DeliveryRefused | None:
@@ -206,7 +223,7 @@ class WebhookSender:
         host = urlsplit(url).hostname or ""
         if not self._allow_local and (why := explain_local_host(host)) is not None:
             return DeliveryRefused(describe_refusal(host, why))
-        body = to_json(event)
+        body = await self._write_body(event)
         headers = {
             "content-type": "application/json",
             "user-agent": "treadle",

@@ -5,7 +5,7 @@ and response. The HTTP route, the OpenAPI entry and the clients derive from it. 
 names are sent in the path; the others are sent in the query (GET, DELETE) or in a JSON body (POST, PUT, PATCH)."""
 
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import cached_property
 from inspect import getdoc
@@ -372,6 +372,6 @@ def _is_list(type_: Any) -> bool:
 
 
 def _as_text(value: object) -> str | list[str]:
-    if isinstance(value, list):
-        return [str(item) for item in cast("list[object]", value)]
+    if isinstance(value, list | tuple):
+        return [str(item) for item in cast("Sequence[object]", value)]
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -152,6 +152,9 @@ class RunSpans:
             self.root, parent = lineage.root, lineage.above[-1]
             self.above = SpanPlace(parent.run_id, "" if lineage.judges else _call_key(parent.call_id))
         self._common[span_names.AGENT_NAME] = agent.name
+        if data.tags:
+            self._common[span_names.TAGS] = data.tags
+        self._common |= {span_names.METADATA + name: value for name, value in data.metadata.items()}
         if settings.max_tokens is not None:
             self._settings[span_names.REQUEST_MAX_TOKENS] = settings.max_tokens
         if settings.temperature is not None:

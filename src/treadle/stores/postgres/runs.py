@@ -34,7 +34,8 @@ class PostgresRuns:
         )
 
     async def find(self, filter: RunFilter = ALL_RUNS, limit: int = 50) -> Sequence[RunRecord]:
-        found = await self._database.rows("find_runs", *list_find_values(filter, limit))
+        name, values = choose_find_statement(filter, limit)
+        found = await self._database.rows(name, *values)
         return [to_run_record(row) for row in found]
 
     async def list_unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:
@@ -65,10 +66,10 @@ class PostgresRuns:
         return AgentId(found[0])
 
 
-def list_find_values(wanted: RunFilter, limit: int) -> list[Any]:
-    """Return the values of the statement that finds runs."""
+def choose_find_statement(wanted: RunFilter, limit: int) -> tuple[str, list[Any]]:
+    """Return the name of the statement that finds runs, and its values."""
     labels = wanted.labels.pairs()
-    return [
+    values = [
         None if wanted.agents is None else list(wanted.agents),
         wanted.session_id,
         wanted.parent_run_id,
@@ -83,9 +84,10 @@ def list_find_values(wanted: RunFilter, limit: int) -> list[Any]:
         wanted.until,
         wanted.text,
         wanted.min_cost,
-        [name for name, _ in labels] or None,
-        [value for _, value in labels],
     ]
+    if not labels:
+        return "find_runs", values
+    return "find_labelled_runs", [*values, [name for name, _ in labels], [value for _, value in labels]]
 
 
 def to_event(origin: Origin, record: tuple[Any, ...]) -> Event:

@@ -51,25 +51,40 @@ FROM runs LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries ON run = run
 
 -- name: find_runs
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
-       coalesce(name, ''), owner, coalesce(message, ''), cost, tokens, steps, duration_ms,
-       coalesce(labels, '')
+       coalesce(name, ''), runs.owner, coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, '')
 FROM runs LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries ON run = runs.id
 WHERE ($1::TEXT[] IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name = ANY($1)))
   AND ($2::TEXT IS NULL OR session_id = $2) AND ($3::TEXT IS NULL OR parent_run_id = $3)
   AND ($4::TEXT IS NULL OR status = $4) AND ($5::TEXT IS NULL OR outcome = $5)
-  AND ($6::TEXT IS NULL OR id < (SELECT id FROM runs WHERE run_id = $6 AND ($9::TEXT[] IS NULL OR owner = ANY($9)))) AND (NOT $7::BOOLEAN OR outcome IS NULL)
-  AND ($9::TEXT[] IS NULL OR owner = ANY($9))
+  AND ($6::TEXT IS NULL OR id < (
+      SELECT id FROM runs WHERE run_id = $6 AND ($9::TEXT[] IS NULL OR owner = ANY($9))))
+  AND (NOT $7::BOOLEAN OR outcome IS NULL) AND ($9::TEXT[] IS NULL OR owner = ANY($9))
   AND ($10::TEXT IS NULL OR starts_with(run_id, $10)) AND ($11::DOUBLE PRECISION IS NULL OR created_at >= $11)
   AND ($12::DOUBLE PRECISION IS NULL OR created_at < $12)
   AND ($13::TEXT IS NULL OR position(lower($13) IN lower(message)) > 0)
   AND ($14::DOUBLE PRECISION IS NULL OR cost >= $14)
-  AND ($15::TEXT[] IS NULL OR runs.id IN (
-      SELECT chosen.run FROM run_labels AS chosen
-      WHERE key = ($15::TEXT[])[1] AND value = ($16::TEXT[])[1] AND ($9::TEXT[] IS NULL OR chosen.owner = ANY($9))
-        AND NOT EXISTS (SELECT 1 FROM unnest($15::TEXT[], $16::TEXT[]) AS wanted (key, value) WHERE NOT EXISTS (
-            SELECT 1 FROM run_labels AS also
-            WHERE also.key = wanted.key AND also.value = wanted.value AND also.run = chosen.run))))
 ORDER BY id DESC LIMIT $8;
+
+-- name: find_labelled_runs
+SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
+       coalesce(name, ''), runs.owner, coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, '')
+FROM run_labels AS chosen JOIN runs ON runs.id = chosen.run
+     LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries AS summary ON summary.run = runs.id
+WHERE chosen.key = ($15::TEXT[])[1] AND chosen.value = ($16::TEXT[])[1]
+  AND NOT EXISTS (SELECT 1 FROM unnest($15::TEXT[], $16::TEXT[]) AS wanted (key, value) WHERE NOT EXISTS (
+      SELECT 1 FROM run_labels AS other
+      WHERE other.key = wanted.key AND other.value = wanted.value AND other.run = chosen.run))
+  AND ($1::TEXT[] IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name = ANY($1)))
+  AND ($2::TEXT IS NULL OR session_id = $2) AND ($3::TEXT IS NULL OR parent_run_id = $3)
+  AND ($4::TEXT IS NULL OR status = $4) AND ($5::TEXT IS NULL OR outcome = $5)
+  AND ($6::TEXT IS NULL OR chosen.run < (
+      SELECT id FROM runs WHERE run_id = $6 AND ($9::TEXT[] IS NULL OR owner = ANY($9))))
+  AND (NOT $7::BOOLEAN OR outcome IS NULL) AND ($9::TEXT[] IS NULL OR chosen.owner = ANY($9))
+  AND ($10::TEXT IS NULL OR starts_with(run_id, $10)) AND ($11::DOUBLE PRECISION IS NULL OR created_at >= $11)
+  AND ($12::DOUBLE PRECISION IS NULL OR created_at < $12)
+  AND ($13::TEXT IS NULL OR position(lower($13) IN lower(message)) > 0)
+  AND ($14::DOUBLE PRECISION IS NULL OR cost >= $14)
+ORDER BY chosen.run DESC LIMIT $8;
 
 -- name: unfinished
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,

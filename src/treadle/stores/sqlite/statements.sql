@@ -105,12 +105,6 @@ SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at,
        coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, '')
 FROM runs LEFT JOIN run_summaries ON run = runs.id WHERE run_id = ?;
 
--- name: select_runs
-SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
-       (SELECT coalesce(max(sequence), 0) FROM events WHERE events.run = runs.id), coalesce(name, ''), runs.owner,
-       coalesce(summary.message, ''), summary.cost, summary.tokens, summary.steps, summary.duration_ms,
-       coalesce(summary.labels, '')
-
 -- name: latest_position
 SELECT max(coalesce((SELECT max(position) FROM events), 0),
            coalesce((SELECT max(position) FROM deleted_sessions), 0));

@@ -1,4 +1,4 @@
-"""Checks for implementers of `ports.journal.Runs` and `ports.accounts.Accounts`: the tags and the metadata of runs."""
+"""Checks for implementers of `ports.journal.Runs` and `ports.accounts.Accounts`: tags and metadata of runs."""
 
 from typing import Final
 
@@ -126,7 +126,7 @@ async def usage_is_counted_by_tag_and_user(harness: FullStoreHarness) -> None:
 
 async def _use(desk: FullStoreProcess, labels: Labels, owner: UserId, tokens: int) -> None:
     claim = await desk.claim(await _submit(desk, labels, owner))
-    await desk.advance(claim, 2, [LlmResponse(1, 1, (), "end_turn", Usage(tokens), 1)])
+    await desk.advance(claim, 2, [LlmResponse(1, 1, (), "end_turn", usage=Usage(tokens), duration_ms=1)])
     await desk.end(claim, 3, "done")
 
 

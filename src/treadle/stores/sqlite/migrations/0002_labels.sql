@@ -14,7 +14,9 @@ CREATE INDEX labels_of_run   ON run_labels (run);
 ALTER TABLE run_summaries ADD COLUMN labels TEXT NOT NULL DEFAULT '';  -- JSON; empty: none
 
 -- Usage is also counted by the owner and the tags of a run.
-CREATE TABLE usage_by_label (
+ALTER TABLE usage RENAME TO usage_before;
+
+CREATE TABLE usage (
     day                INTEGER NOT NULL,       -- days since 1970, UTC
     agent              TEXT    NOT NULL,
     token              TEXT    NOT NULL,       -- empty: none
@@ -34,10 +36,9 @@ CREATE TABLE usage_by_label (
     PRIMARY KEY (day, agent, token, model, owner, tags)
 ) STRICT, WITHOUT ROWID;
 
-INSERT INTO usage_by_label
+INSERT INTO usage
 SELECT day, agent, token, model, '', '[]', runs, model_calls, input_tokens, output_tokens, cache_read_tokens,
        cache_write_tokens, tool_calls, cost, credits, unpriced_calls
-FROM usage;
+FROM usage_before;
 
-DROP TABLE usage;
-ALTER TABLE usage_by_label RENAME TO usage;
+DROP TABLE usage_before;
