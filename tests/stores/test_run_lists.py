@@ -1,7 +1,7 @@
 """Lists of runs: what a filter by label costs does not depend on the runs that do not match."""
 
 from contextlib import closing
-from typing import Any
+from typing import Any, cast
 
 import apsw
 import msgspec
@@ -58,7 +58,6 @@ def fill(others: int) -> str:
 def test_sqlite_reads_only_runs_that_match(name: str) -> None:
     def count_steps(others: int) -> int:
         with closing(open_database(":memory:")) as database:
-            assert isinstance(database, apsw.Connection)
             database.execute("PRAGMA foreign_keys = OFF")
             database.execute(fill(others))
             steps = 0
@@ -68,7 +67,7 @@ def test_sqlite_reads_only_runs_that_match(name: str) -> None:
                 steps += 1
                 return False
 
-            database.set_progress_handler(count, 10)
+            cast("apsw.Connection", database).set_progress_handler(count, 10)
             statement, values = make_find_statement(FILTERS[name], 50)
             found = database.execute(statement, values).fetchall()
             assert [row[0] for row in found] == [f"run_{others // 2 + number}" for number in (3, 2, 1)]

@@ -110,8 +110,10 @@ async def usage_is_counted_by_tag_and_user(harness: FullStoreHarness) -> None:
         await _use(desk, Labels(("vip",)), "bob", 2)
         await _use(desk, Labels(), "bob", 4)
 
-        async def sum_up(by: UsageKey, **wanted: tuple[str, ...]) -> list[tuple[str, tuple[str, ...], int]]:
-            found = await desk.kept.accounts.usage(UsageFilter(by=by, **wanted))
+        async def sum_up(
+            by: UsageKey, tags: tuple[str, ...] = (), owners: tuple[UserId, ...] | None = None
+        ) -> list[tuple[str, tuple[str, ...], int]]:
+            found = await desk.kept.accounts.usage(UsageFilter(by=by, tags=tags, owners=owners))
             return [(used.owner, used.tags, used.input_tokens) for used in found]
 
         assert await sum_up("agent") == [("", (), 7)]
