@@ -52,8 +52,7 @@ def served_paths() -> set[str]:
     """Return the paths below /v1 that the server has routes for."""
     from treadle.surfaces.http.application import all_routes
 
-    paths = {path.replace(":str}", "}") for route in all_routes() for path in route.paths}
-    return {path for path in paths if path.startswith("/v1/")}
+    return {route.path for route in all_routes() if route.path.startswith("/v1/")}
 
 
 def wire_names() -> dict[str, object]:

@@ -30,7 +30,7 @@ class AnsweringConnection:
             name[1:-1]: unquote(segment) for name, segment in zip(names, segments, strict=True) if name[:1] == "{"
         }
         self.request = self._operation.decode(path, request.query, request.body or b"")
-        return make_response(self._operation, self._value).content or b""
+        return bytes(make_response(self._operation, self._value).body)
 
 
 @pytest.mark.parametrize("operation", CALLED, ids=lambda operation: operation.name)

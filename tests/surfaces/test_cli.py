@@ -53,7 +53,7 @@ def test_a_command_that_asks_no_model_loads_no_client(tmp_path: Path) -> None:
     done = subprocess.run(command, env=home, capture_output=True, check=True)
     loaded = {line.rsplit(b"|", 1)[-1].strip() for line in done.stderr.splitlines()}
     assert b"treadle.operations.runs" in loaded
-    assert not loaded & {b"aiohttp", b"litestar", b"asyncpg", b"numpy", b"opentelemetry", b"treadle.api.engine"}
+    assert not loaded & {b"aiohttp", b"starlette", b"asyncpg", b"numpy", b"opentelemetry", b"treadle.api.engine"}
 
 
 async def test_help_and_version_are_printed(shell: Shell) -> None:

@@ -21,7 +21,7 @@ MODULES = {
 }  # fmt: skip
 """The most modules that a command may import. Raise a limit only with the figures of the benchmark."""
 HEAVY = (
-    "pydantic", "litestar", "aiohttp", "uvicorn", "cryptography", "tree_sitter", "jsonschema_rs", "genai_prices",
+    "pydantic", "starlette", "aiohttp", "uvicorn", "cryptography", "tree_sitter", "jsonschema_rs", "genai_prices",
     "rich", "textual", "mcp", "acp", "numpy", "pathspec", "treadle.engine.loop", "treadle.models", "treadle.tools",
 )  # fmt: skip
 LISTED = """
@@ -33,7 +33,7 @@ main()
 
 
 RUN_HEAVY = (
-    "pydantic", "litestar", "uvicorn", "cryptography", "tree_sitter", "jsonschema_rs", "genai_prices", "textual",
+    "pydantic", "starlette", "uvicorn", "cryptography", "tree_sitter", "jsonschema_rs", "genai_prices", "textual",
     "mcp.", "acp", "numpy", "importlib.metadata", "treadle.domain.written_calls", "treadle.models.http.error_facts",
     "treadle.models.http.reasoning_errors", "treadle.models.formats.call_dialects",
 )  # fmt: skip

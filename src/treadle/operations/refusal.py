@@ -24,10 +24,12 @@ class Problem(Struct, frozen=True, omit_defaults=True):
 class Refusal(Exception):
     """A request that is refused before an error of the domain could arise."""
 
-    def __init__(self, status: int, kind: str, detail: str) -> None:
+    def __init__(self, status: int, kind: str, detail: str, param: str | None = None) -> None:
         super().__init__(detail)
         self.status = status
         self.kind = kind
+        self.param = param
+        """The parameter or the place in the body that is wrong, if one is."""
 
 
 def check_workspace_name(workspace: str | None, principal: "Principal") -> None:

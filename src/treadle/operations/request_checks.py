@@ -54,7 +54,7 @@ def explain_invalid_request(error: Exception) -> Refusal:
     """Return the refusal of a request that cannot be decoded: 413 if a text of its body is too long."""
     match error:
         case InvalidParameter():
-            return Refusal(400, "BadRequest", str(error))
+            return Refusal(400, "BadRequest", str(error), str(error).partition(":")[0])
         case UnicodeDecodeError():
             return Refusal(400, "InvalidText", "The body is not valid UTF-8. Encode it as UTF-8.")
         case msgspec.ValidationError():
@@ -74,8 +74,8 @@ def _explain_invalid_body(error: msgspec.ValidationError) -> Refusal:
     found = _PLACE.match(str(error))
     message, place = (str(error), "") if found is None else (found["message"], found["place"])
     if (limit := TEXT_TOO_LONG.search(message)) is not None:
-        return Refusal(413, SizeLimitExceeded.__name__, explain_length(place, limit[1]))
-    return Refusal(400, "BadRequest", f"{place or 'the body'}: {message}")
+        return Refusal(413, SizeLimitExceeded.__name__, explain_length(place, limit[1]), place)
+    return Refusal(400, "BadRequest", f"{place or 'the body'}: {message}", place or None)
 
 
 def _conforms_field(field: _CheckedField, value: object) -> bool:

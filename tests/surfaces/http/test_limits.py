@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from litestar.types import Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from tests.fake_endpoint import DONE, PAUSE, Answer, delta
 from tests.patience import HANG_SECONDS, until

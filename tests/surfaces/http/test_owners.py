@@ -196,10 +196,7 @@ def is_about_something_of_a_user(operation: str) -> bool:
 
 async def operations(server: ServedHome) -> dict[str, Scope | None]:
     """Every operation that the document describes, and the scope that it asks for."""
-    scopes: dict[str, Scope | None] = {}
-    for route in server.app.litestar.routes:
-        for method, (handler, _) in getattr(route, "route_handler_map", {}).items():
-            scopes[f"{method} {route.path.replace(':str', '')}"] = handler.opt.get("scope")
+    scopes: dict[str, Scope | None] = {f"{route.method} {route.path}": route.scope for route in server.app.routes}
     document = (await server.ask("GET", "/v1/openapi.json")).json
     found = [f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods]
     assert len(found) > 60

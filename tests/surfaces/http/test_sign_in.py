@@ -12,7 +12,7 @@ from treadle.domain.events import RunQueued
 from treadle.domain.ids import RunId, TokenId
 from treadle.operations.sign_in_service import CODE_SECONDS, FRESH_SECONDS, IDLE_SECONDS, LONGEST_SECONDS
 from treadle.surfaces.http.assets import HEADERS
-from treadle.surfaces.http.sign_in import MAX_FAILURES, MAX_PROXY_FAILURES
+from treadle.surfaces.http.sign_in_limit import MAX_FAILURES, MAX_PROXY_FAILURES
 from treadle.testing.time import FakeClock
 
 PATH = "/v1/dashboard/sign-in"

@@ -14,7 +14,7 @@ from treadle.domain.ids import TokenId
 from treadle.operations.refusal import Refusal
 from treadle.surfaces.http.shared_board import TOKENS, SharedBoard, create_board_file, open_board
 from treadle.surfaces.http.siblings import Siblings
-from treadle.surfaces.http.sign_in import FAILURE_SECONDS, MAX_FAILURES, SharedSignInLimit
+from treadle.surfaces.http.sign_in_limit import FAILURE_SECONDS, MAX_FAILURES, SharedSignInLimit
 from treadle.surfaces.server import process_group
 from treadle.surfaces.server.listener import BALANCES_CONNECTIONS, open_shared_port
 from treadle.surfaces.server.messages import ServerOptions, divide

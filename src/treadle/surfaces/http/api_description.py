@@ -1,4 +1,4 @@
-"""The OpenAPI description of the HTTP API. It needs neither a server nor Litestar."""
+"""The OpenAPI description of the HTTP API. It needs no server."""
 
 from functools import cache
 from typing import Any

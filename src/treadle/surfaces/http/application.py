@@ -1,27 +1,23 @@
-"""The Litestar application: all routes, and what handles a request before and after them."""
+"""The HTTP application: all routes, and what handles a request before and after them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
-
-from litestar import Litestar
-from litestar.datastructures import State
-from litestar.handlers import HTTPRouteHandler
 
 from treadle.operations.context import Context
 from treadle.ports.clock import Clock
 from treadle.surfaces.http import channel_webhooks, health, inbound_webhooks, openapi, sign_in, streams
-from treadle.surfaces.http.auth import check_request_allowed
-from treadle.surfaces.http.body_limit import MAX_BODY_BYTES, BodyLimit
+from treadle.surfaces.http.body_limit import BodyLimit
+from treadle.surfaces.http.dependencies import Services
 from treadle.surfaces.http.idempotency import IdempotencyMiddleware
 from treadle.surfaces.http.mcp_mount import McpMount
 from treadle.surfaces.http.openai import chat, models, responses
 from treadle.surfaces.http.operation_routes import make_operation_routes
-from treadle.surfaces.http.problems import handle_exception
+from treadle.surfaces.http.routing import HttpRoute, Router
 from treadle.surfaces.http.siblings import Siblings
+from treadle.surfaces.http.sign_in_limit import SharedSignInLimit
 
 DESCRIPTION_PATH = openapi.PATH
-HAND_WRITTEN_ROUTES: tuple[Any, ...] = tuple(
+HAND_WRITTEN_ROUTES = tuple(
     route
     for module in (
         streams,
@@ -38,41 +34,32 @@ HAND_WRITTEN_ROUTES: tuple[Any, ...] = tuple(
 )
 
 
-def all_routes() -> list[HTTPRouteHandler]:
+def all_routes() -> list[HttpRoute]:
     return [*make_operation_routes(), *HAND_WRITTEN_ROUTES]
 
 
 class Application:
     """The application, without authentication."""
 
-    def __init__(self, context: Context, clock: Clock, routes: Sequence[HTTPRouteHandler] | None = None) -> None:
+    def __init__(self, context: Context, clock: Clock, routes: Sequence[HttpRoute] | None = None) -> None:
         self.access = context.access
         self.sign_ins = context.sign_ins
         self.has_pages = routes is None
         """Whether the dashboard is served too."""
         self.address: str | None = None
         """The URL of the listener, once there is one."""
-        context = replace(context, address=lambda: self.address)
-        self.litestar = Litestar(
-            route_handlers=all_routes() if routes is None else routes,
-            before_request=check_request_allowed,
-            exception_handlers={Exception: handle_exception},
-            request_max_body_size=MAX_BODY_BYTES,
-            state=State({"context": context, "now": clock.now, "siblings": None}),
-            openapi_config=None,
-            logging_config=None,
-        )
-        self._idempotency = IdempotencyMiddleware(self.litestar, context.requests, clock)
-        self._mcp = McpMount(self._idempotency, context, context.home if routes is None else None)
+        self.routes = all_routes() if routes is None else routes
+        self._services = Services(replace(context, address=lambda: self.address), clock.now)
+        self._idempotency = IdempotencyMiddleware(Router(self.routes, self._services), context.requests, clock)
+        self._mcp = McpMount(self._idempotency, self._services.context, context.home if self.has_pages else None)
         self.asgi = BodyLimit(self._mcp)
 
     def use_siblings(self, siblings: Siblings) -> None:
         """Serve together with other processes behind the same port."""
         self._idempotency.hold = siblings.hold
-        self.litestar.state["sign_in_limit"] = sign_in.SharedSignInLimit(siblings.sign_in_failures)
-        state = self.litestar.state
-        state["siblings"] = self._mcp.siblings = siblings
-        state["context"] = replace(state["context"], list_processes=siblings.describe)
+        self._services.siblings = self._mcp.siblings = siblings
+        self._services.sign_in_limit = SharedSignInLimit(siblings.sign_in_failures)
+        self._services.context = replace(self._services.context, list_processes=siblings.describe)
 
     async def close(self) -> None:
         """End the sessions of MCP clients."""

@@ -8,8 +8,8 @@ import mimetypes
 from collections.abc import Callable
 from pathlib import Path
 
-from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import Struct
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from treadle.operations.refusal import Refusal
 from treadle.surfaces.http.auth import send_problem
@@ -150,5 +150,5 @@ async def _send_file(file: AssetFile, scope: Scope, send: Send) -> None:
     }
     encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": 200, "headers": encoded})
-    sent = b"" if scope["method"] == "HEAD" else body  # pyright: ignore[reportTypedDictNotRequiredAccess, reportGeneralTypeIssues] -- only HTTP requests come here
+    sent = b"" if scope["method"] == "HEAD" else body
     await send({"type": "http.response.body", "body": sent, "more_body": False})

@@ -9,16 +9,13 @@ import re
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
-from litestar import Request
-from litestar.connection import ASGIConnection
-from litestar.params import QueryParameter
-from litestar.types import ASGIApp, Receive, Scope, Send
+from starlette.requests import HTTPConnection
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from treadle.domain.access import OWNER, Principal
-from treadle.domain.access import Scope as AccessScope
 from treadle.operations.refusal import Refusal
 from treadle.operations.sign_in_service import SignInService
 from treadle.operations.token_service import TokenService
@@ -99,7 +96,7 @@ class TokenAuthentication:
         if principal is not None:
             state["principal"] = principal.for_user(_read_served_user(headers[USER_HEADER]))
             state["hold"] = hold
-        elif not (scope["type"] == "http" and _needs_no_token(path, scope["method"])):
+        elif not _needs_no_token(path, scope["method"]):
             raise make_unauthorized()
         elif path == cookies.SIGN_IN_PATH:
             cookies.check_same_origin(scope, headers, partial(_is_own, host))
@@ -118,7 +115,7 @@ class TokenAuthentication:
 
     async def _identify(
         self, scope: Scope, headers: dict[bytes, str], host: str
-    ) -> "tuple[Principal | None, Hold | None]":
+    ) -> tuple[Principal | None, Hold | None]:
         """Return who sends a request, and how to notice that they no longer may: by a token, a stream ticket or a
         session cookie."""
         ticket = take_ticket(scope)
@@ -131,7 +128,7 @@ class TokenAuthentication:
             return None, None
         return found[0], partial(self._access.hold_ticket, found[1], found[0])
 
-    async def _read_token(self, headers: dict[bytes, str]) -> "tuple[Principal | None, Hold | None]":
+    async def _read_token(self, headers: dict[bytes, str]) -> tuple[Principal | None, Hold | None]:
         """Return who the token in the Authorization header stands for."""
         secret = _read_bearer(headers[b"authorization"])
         principal = await self._access.principal(secret) if secret else None
@@ -139,7 +136,7 @@ class TokenAuthentication:
 
     async def _read_sign_in(
         self, scope: Scope, headers: dict[bytes, str], host: str
-    ) -> "tuple[Principal | None, Hold | None]":
+    ) -> tuple[Principal | None, Hold | None]:
         """Return who the session cookie stands for, if it counts for this request."""
         cookie = cookies.read_cookie(scope, headers[b"cookie"])
         principal = await self._sign_ins.principal(cookie) if cookie else None
@@ -151,7 +148,7 @@ class TokenAuthentication:
 
     def _find_allowed_origin(self, scope: Scope) -> str | None:
         """Return the origin of a request if it is one of `server.origins`, and its host is one of the server's."""
-        found = dict(cast("list[tuple[bytes, bytes]]", scope["headers"]))
+        found = dict(scope["headers"])
         origin, host = found.get(b"origin", b"").decode("latin-1"), found.get(b"host", b"").decode("latin-1")
         is_known = origin.lower().rstrip("/") in self._origins and _host_name(host.lower()) in self._hosts
         return origin if is_known else None
@@ -206,35 +203,6 @@ async def respond_unless_stopped(app: ASGIApp, scope: Scope, receive: Receive, s
             raise cancelled from None
 
 
-async def check_request_allowed(request: Request[Any, Any, Any]) -> None:
-    """Raise Refusal if the caller may not make this request. Runs before the body is read. A Litestar guard would
-    get a copy of its route each time."""
-    scope: AccessScope | None = request.route_handler.opt.get("scope")
-    if scope is None:
-        return
-    principal = get_principal(request)
-    if not principal.may(scope):
-        raise Refusal(403, "Forbidden", f"The token `{principal.name}` lacks the scope `{scope}`.")
-    if request.scope["query_string"]:
-        _refuse_unknown_parameters(request)
-
-
-def _refuse_unknown_parameters(request: Request[Any, Any, Any]) -> None:
-    """Raise Refusal for an unknown query parameter. An ignored filter would return what it was meant to leave
-    out."""
-    known: Collection[str] | None = request.route_handler.opt.get("query")
-    if known is None:  # a hand-written route
-        known = {
-            field.kwarg_definition.name or name
-            for name, field in request.route_handler.parsed_fn_signature.parameters.items()
-            if isinstance(field.kwarg_definition, QueryParameter)
-        }
-    for name in request.query_params:
-        if name not in known:
-            accepted = f"accepted: {', '.join(sorted(known))}" if known else "none is accepted"
-            raise Refusal(400, "UnknownParameter", f"Unknown parameter `{name[:100]}`; {accepted}.")
-
-
 def make_unauthorized() -> Refusal:
     """Return the refusal of a request without a valid token."""
     return Refusal(
@@ -244,30 +212,30 @@ def make_unauthorized() -> Refusal:
     )
 
 
-def get_principal(connection: ASGIConnection[Any, Any, Any, Any]) -> Principal:
+def get_principal(connection: HTTPConnection) -> Principal:
     principal: Principal | None = get_state(connection.scope).get("principal")
     if principal is None:
         raise make_unauthorized()
     return principal
 
 
-def get_streams(connection: ASGIConnection[Any, Any, Any, Any]) -> OpenStreams:
+def get_streams(connection: HTTPConnection) -> OpenStreams:
     """Return the open streams of the same listener."""
     return get_state(connection.scope)["streams"]
 
 
 def get_state(scope: Scope) -> dict[str, Any]:
     """Return the state of a request: what the server knows about it beyond its content."""
-    return cast("dict[str, Any]", scope).setdefault("state", {})
+    return scope.setdefault("state", {})
 
 
 async def send_problem(error: Exception, scope: Scope, send: Send) -> None:
     """Send a problem as the response."""
-    response = make_problem_response(error, scope["path"], 0.0)
-    headers = {"content-type": response.media_type, **response.headers, "content-length": str(len(response.body))}
-    encoded = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": response.status, "headers": encoded})
-    await send({"type": "http.response.body", "body": response.body, "more_body": False})
+    await make_problem_response(error, scope["path"], 0.0)(scope, _receive_nothing, send)
+
+
+async def _receive_nothing() -> Message:
+    raise AssertionError("a problem is sent without reading the request")
 
 
 def _read_served_user(value: str) -> str | None:
@@ -281,7 +249,7 @@ def _read_headers(scope: Scope, *names: bytes) -> dict[bytes, str]:
     """Return these headers. Raise Refusal if one was sent twice."""
     found = dict.fromkeys(names, "")
     seen: set[bytes] = set()
-    for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"]):
+    for name, value in scope["headers"]:
         if name in found:
             if name in seen:
                 raise Refusal(400, "TwiceTheHeader", f"The header {name.decode()} was sent more than once.")
@@ -296,12 +264,12 @@ def take_ticket(scope: Scope) -> str | None:
     found = [part for part in parts if part.startswith(b"ticket=")]
     if not found:
         return None
-    cast("dict[str, Any]", scope)["query_string"] = b"&".join(part for part in parts if part not in found)
+    scope["query_string"] = b"&".join(part for part in parts if part not in found)
     return found[0].removeprefix(b"ticket=").decode("latin-1")
 
 
 def _is_get(scope: Scope) -> bool:
-    return cast("Any", scope)["method"] == "GET"
+    return scope["method"] == "GET"
 
 
 def _read_bearer(value: str) -> str:

@@ -1,9 +1,8 @@
 """The session cookie of the dashboard: its name, its attributes, and when it counts."""
 
 from collections.abc import Callable, Mapping
-from typing import cast
 
-from litestar.types import Message, Scope, Send
+from starlette.types import Message, Scope, Send
 
 from treadle.operations.refusal import Refusal
 from treadle.operations.sign_in_service import LONGEST_SECONDS
@@ -50,7 +49,7 @@ def check_same_origin(scope: Scope, headers: Mapping[bytes, str], is_ours: Calla
     site = headers[b"sec-fetch-site"]
     if site not in ("", "same-origin", "none"):
         raise Refusal(403, "ForeignOrigin", "The request comes from another site. Use the dashboard itself.")
-    if cast("str", scope["method"]) in SAFE_METHODS:  # pyright: ignore[reportTypedDictNotRequiredAccess, reportGeneralTypeIssues] -- only HTTP requests come here
+    if scope["method"] in SAFE_METHODS:
         return
     if not is_ours(headers[b"origin"]) or headers[HEADER] != HEADER_VALUE:
         raise Refusal(

@@ -1,8 +1,6 @@
 """Requests from pages of other origins that `server.origins` names: preflights and response headers."""
 
-from typing import Any, cast
-
-from litestar.types import Message, Scope, Send
+from starlette.types import Message, Scope, Send
 
 ALLOWED_METHODS = b"GET, POST, PUT, PATCH, DELETE"
 ALLOWED_HEADERS = b"Authorization, Content-Type, Idempotency-Key, Last-Event-ID"
@@ -12,7 +10,7 @@ MAX_AGE_SECONDS = b"600"
 
 def is_preflight(scope: Scope) -> bool:
     """Return whether a browser asks if it may send a request."""
-    return cast("Any", scope)["method"] == "OPTIONS" and any(
+    return scope["method"] == "OPTIONS" and any(
         name == b"access-control-request-method" for name, _ in scope["headers"]
     )
 

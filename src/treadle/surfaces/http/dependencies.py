@@ -1,17 +1,48 @@
-"""Access to the context of a request, for hand-written routes."""
+"""Requests as routes see them, and the context in which they are answered."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
-from litestar import Request
-from litestar.datastructures import State
+from starlette.requests import Request
+from starlette.types import Receive, Scope
 
 from treadle.operations.context import Context
 from treadle.surfaces.http.auth import get_principal, get_state, get_streams
+from treadle.surfaces.http.body_limit import make_size_refusal
 from treadle.surfaces.http.idempotency import submission_key
+from treadle.surfaces.http.siblings import Siblings
+from treadle.surfaces.http.sign_in_limit import SignInLimit
 
-ApiRequest = Request[Any, Any, State]
+
+@dataclass
+class Services:
+    """What the routes of an application use."""
+
+    context: Context
+    now: Callable[[], float]
+    siblings: Siblings | None = None
+    """The other processes behind the same port, if there are some."""
+    sign_in_limit: SignInLimit = field(default_factory=SignInLimit)
+
+
+class ApiRequest(Request):
+    """A request for a route."""
+
+    def __init__(self, scope: Scope, receive: Receive, services: Services, max_body_bytes: int) -> None:
+        super().__init__(scope, receive)
+        self.services = services
+        self._max_body_bytes = max_body_bytes
+
+    async def body(self) -> bytes:
+        """Return the body. Raise Refusal as soon as more has arrived than the route accepts."""
+        body = bytearray()
+        async for chunk in self.stream():
+            body += chunk
+            if len(body) > self._max_body_bytes:
+                raise make_size_refusal(self._max_body_bytes)
+        return bytes(body)
 
 
 def get_context(request: ApiRequest) -> Context:
@@ -32,7 +63,7 @@ def act_for_user(request: ApiRequest, name: str | None) -> None:
 
 def get_services(request: ApiRequest) -> Context:
     """Return the services of the engine, for a route that needs no principal."""
-    return request.app.state.context
+    return request.services.context
 
 
 async def _wait_for_departure(request: ApiRequest) -> None:

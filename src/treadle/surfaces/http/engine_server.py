@@ -5,8 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from litestar.handlers import HTTPRouteHandler
-from litestar.types import ASGIApp
+from starlette.types import ASGIApp
 
 from treadle.api.engine import HostedEngine
 from treadle.domain.errors import InvalidState
@@ -16,6 +15,7 @@ from treadle.surfaces.http.assets import DashboardFiles
 from treadle.surfaces.http.auth import LOOPBACK_HOSTS, OwnerAuthentication, TokenAuthentication
 from treadle.surfaces.http.open_streams import OpenStreams
 from treadle.surfaces.http.response_headers import SafeResponses
+from treadle.surfaces.http.routing import HttpRoute
 from treadle.surfaces.http.server import SameUserProtocol, Serving, serve_sockets
 
 
@@ -25,7 +25,7 @@ def refuse_hand_over() -> None:
 
 def make_application(
     engine: HostedEngine,
-    routes: Sequence[HTTPRouteHandler] | None = None,
+    routes: Sequence[HttpRoute] | None = None,
     hand_over: Callable[[], None] = refuse_hand_over,
 ) -> Application:
     """Return the application over an open engine, with all routes unless some are given."""

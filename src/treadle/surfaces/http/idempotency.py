@@ -10,11 +10,10 @@ import logging
 import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import cast
 from weakref import WeakValueDictionary
 
 import msgspec
-from litestar.types import ASGIApp, HTTPReceiveMessage, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from treadle.domain.access import Principal
 from treadle.domain.errors import StoreError
@@ -126,7 +125,7 @@ def _read_key(scope: Scope) -> str | None:
     own."""
     if scope["type"] != "http" or scope["method"] != "POST" or "principal" not in get_state(scope):
         return None
-    for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"]):
+    for name, value in scope["headers"]:
         if name == HEADER:
             return value.decode("latin-1")
     return None
@@ -146,13 +145,13 @@ async def _read_body(receive: Receive) -> bytes | None:
     """Return the whole body, or None if the client disconnected while sending it."""
     body = bytearray()
     while True:
-        message = cast("HTTPReceiveMessage", await receive())
+        message = await receive()
         if message["type"] != "http.request":
             return None
-        body += message["body"]
+        body += message.get("body", b"")
         if len(body) > MAX_BODY_BYTES:
             raise make_size_refusal()
-        if not message["more_body"]:
+        if not message.get("more_body"):
             return bytes(body)
 
 
@@ -160,14 +159,14 @@ def _replay_body(body: bytes, receive: Receive) -> Receive:
     """Return a receive function that yields a body that was already read, and then further messages."""
     is_sent = False
 
-    async def replay() -> HTTPReceiveMessage:
+    async def replay() -> Message:
         nonlocal is_sent
         if is_sent:
-            return cast("HTTPReceiveMessage", await receive())
+            return await receive()
         is_sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return replay  # pyright: ignore[reportReturnType] -- a request has no other messages
+    return replay
 
 
 class _HeldResponse:
@@ -186,7 +185,7 @@ class _HeldResponse:
             kinds = [value for name, value in message["headers"] if name.lower() == b"content-type"]
             self.streams = any(kind.startswith(b"text/event-stream") for kind in kinds)
         elif message["type"] == "http.response.body" and not self.streams:
-            self.body += message["body"]
+            self.body += message.get("body", b"")
         if self.streams:
             await self._send(message)
         else:

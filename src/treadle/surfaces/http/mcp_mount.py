@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from litestar.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from treadle.domain.access import Principal
 from treadle.domain.version import VERSION
@@ -75,7 +75,7 @@ class McpMount:
         self, manager: "StreamableHTTPSessionManager", scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Answer a request, which may be a stream. It ends when its token is revoked or expires."""
-        answering = asyncio.ensure_future(manager.asgi_app(_add_user(scope), receive, send))  # pyright: ignore[reportArgumentType]
+        answering = asyncio.ensure_future(manager.asgi_app(_add_user(scope), receive, send))
         try:
             with get_state(scope)["hold"](answering.cancel):
                 await asyncio.wait([answering])
@@ -137,4 +137,4 @@ def _add_user(scope: Scope) -> Scope:
     principal = state["principal"]
     token = sha256(str(state.get("secret", "")).encode()).hexdigest()
     caller = AuthenticatedUser(AccessToken(token=token, client_id=str(principal.token_id), scopes=[]))
-    return {**scope, "user": caller}  # pyright: ignore[reportReturnType]
+    return {**scope, "user": caller}

@@ -1,16 +1,19 @@
 """The route that serves the description of the API."""
 
-import msgspec
-from litestar import Response, get
+import asyncio
+
+from starlette.responses import Response
 
 from treadle.surfaces.http.api_description import build_description
+from treadle.surfaces.http.dependencies import ApiRequest
+from treadle.surfaces.http.routing import make_json_response, route
 
 PATH = "/v1/openapi.json"
 
 
-@get(PATH, opt={"scope": None}, include_in_schema=False, sync_to_thread=True)
-def show_description() -> Response[bytes]:
-    return Response(msgspec.json.encode(build_description()), media_type="application/json")
+@route("GET", PATH)
+async def show_description(request: ApiRequest) -> Response:
+    return make_json_response(await asyncio.to_thread(build_description))
 
 
 ROUTES = [show_description]

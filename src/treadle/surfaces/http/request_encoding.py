@@ -1,18 +1,19 @@
 """The text of a request: its path in one spelling, and valid UTF-8 in its path, query and headers."""
 
-from typing import cast
+import re
 from urllib.parse import unquote_to_bytes
 
-from litestar.types import ASGIApp, Receive, Scope, Send
-from litestar.utils.path import normalize_path
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from treadle.operations.refusal import Refusal
+
+_SLASHES = re.compile("/{2,}")
 
 
 class NormalisedPath:
     """ASGI middleware in front of everything else: gives the path of a request the spelling that its route has.
 
-    Litestar routes `/v1//models/` to `/v1/models`. Whatever decides by the path must see the same path: whether a
+    `/v1//models/` reaches the route `/v1/models`. Whatever decides by the path must see the same path: whether a
     cookie counts, whether a token is needed, and which route an idempotency key belongs to."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -20,7 +21,7 @@ class NormalisedPath:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            scope["path"] = normalize_path(scope["path"])
+            scope["path"] = "/" + _SLASHES.sub("/", scope["path"].strip("/"))
         await self._app(scope, receive, send)
 
 
@@ -31,7 +32,7 @@ def refuse_invalid_text(scope: Scope) -> None:
         _check_text(unquote_to_bytes(raw_path), "path")
     if b"%" in query or not query.isascii():
         _check_text(unquote_to_bytes(query), "query")
-    for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"]):
+    for name, value in scope["headers"]:
         if not value.isascii():
             _check_text(value, f"header {name.decode('latin-1')}")
 

@@ -7,9 +7,8 @@ before a route runs, so a page cannot repeat them. Answers that carry a secret a
 import asyncio
 import gzip
 import re
-from typing import Any, cast
 
-from litestar.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MIN_COMPRESSED_BYTES = 16 * 1024
 """Smaller answers are sent as they are."""
@@ -43,19 +42,19 @@ class _Response:
     def __init__(self, scope: Scope, send: Send) -> None:
         self._send = send
         self._accepts_gzip = accepts_gzip(scope) and not _SECRET_PATH.match(scope["path"])
-        self._start: dict[str, Any] | None = None
+        self._start: Message | None = None
         """The start of a response that may be compressed. It waits for the body."""
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            await self._begin(cast("dict[str, Any]", message))
+            await self._begin(message)
         elif self._start is not None and message["type"] == "http.response.body":
-            await self._add_body(cast("dict[str, Any]", message))
+            await self._add_body(message)
         else:
             await self._send(message)
 
-    async def _begin(self, start: dict[str, Any]) -> None:
-        headers = cast("Headers", list(start["headers"]))
+    async def _begin(self, start: Message) -> None:
+        headers: Headers = list(start["headers"])
         found = {name.lower(): value for name, value in headers}
         media_type = found.get(b"content-type", b"")
         if _JSON.match(media_type):
@@ -65,9 +64,9 @@ class _Response:
         if self._accepts_gzip and is_plain and _COMPRESSIBLE.match(media_type):
             self._start = start
         else:
-            await self._send(cast("Any", start))
+            await self._send(start)
 
-    async def _add_body(self, message: dict[str, Any]) -> None:
+    async def _add_body(self, message: Message) -> None:
         start, self._start = self._start, None
         assert start is not None
         body: bytes = message.get("body", b"")
@@ -78,8 +77,8 @@ class _Response:
             body = await _compress(body)
             headers = [(name, value) for name, value in headers if name.lower() not in (b"content-length", b"etag")]
             headers += [(b"content-encoding", b"gzip"), (b"content-length", str(len(body)).encode())]
-        await self._send(cast("Any", {**start, "headers": headers}))
-        await self._send(cast("Any", {**message, "body": body}))
+        await self._send({**start, "headers": headers})
+        await self._send({**message, "body": body})
 
 
 _JSON_HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff"))
@@ -87,9 +86,9 @@ _JSON_HEADERS = ((b"cache-control", b"no-store"), (b"x-content-type-options", b"
 
 def accepts_gzip(scope: Scope) -> bool:
     """Return whether the client accepts gzip, with a weight above 0."""
-    if cast("Any", scope)["method"] == "HEAD":
+    if scope["method"] == "HEAD":
         return False
-    headers = cast("Headers", scope["headers"])
+    headers = scope["headers"]
     accepted = ",".join([value.decode("latin-1") for name, value in headers if name == b"accept-encoding"])
     found = _GZIP.search(accepted)
     return found is not None and (found[1] is None or found[1].strip("0.") != "")

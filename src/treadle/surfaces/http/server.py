@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
 import msgspec
-from litestar.types import ASGIApp
+from starlette.types import ASGIApp
 from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 

@@ -12,12 +12,11 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import cast
 
 import aiohttp
 import msgspec
-from litestar.types import HTTPReceiveMessage, HTTPScope, Message, Receive, Scope, Send
 from msgspec import Struct
+from starlette.types import Message, Receive, Scope, Send
 
 from treadle.operations.refusal import Refusal
 from treadle.operations.system_facts import ProcessState, ProcessView
@@ -132,7 +131,7 @@ class Siblings:
     def find_session_owner(self, scope: Scope) -> str | None:
         """Return the instance of another process that a request is for. If this process has its session, remove the
         mark from the session ID."""
-        headers = cast("list[tuple[bytes, bytes]]", scope["headers"])
+        headers = scope["headers"]
         for place, (name, value) in enumerate(headers):
             if name == SESSION_HEADER:
                 session, _, instance = value.decode("latin-1").rpartition(".")
@@ -148,12 +147,12 @@ class Siblings:
             if message["type"] == "http.response.start":
                 marked = [
                     (name, b"%b.%b" % (value, self._instance.encode()) if name.lower() == SESSION_HEADER else value)
-                    for name, value in cast("list[tuple[bytes, bytes]]", message["headers"])
+                    for name, value in message["headers"]
                 ]
-                message = cast("Message", {**message, "headers": marked})
+                message = {**message, "headers": marked}
             await send(message)
 
-        return cast("Send", send_marked)
+        return send_marked
 
     async def forward(self, instance: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Send a request to another process, and its response to the client, as both arrive."""
@@ -176,7 +175,7 @@ class Siblings:
         is_started = False
         try:
             async with self._connect(instance).request(
-                cast("HTTPScope", scope)["method"], url, headers=headers, data=body or None
+                scope["method"], url, headers=headers, data=body or None
             ) as response:
                 raw = [(name.lower(), value) for name, value in response.raw_headers]
                 kept = [(name, value) for name, value in raw if name not in _HOP_HEADERS]
@@ -213,7 +212,7 @@ def _try_lock(descriptor: int, path: Path) -> bool:
 
 def _read_headers(scope: Scope) -> list[tuple[str, str]]:
     """Return the headers of a request as they are sent on."""
-    headers = cast("list[tuple[bytes, bytes]]", scope["headers"])
+    headers = scope["headers"]
     return [
         (name.decode("latin-1"), value.decode("latin-1")) for name, value in headers if name not in _HOP_HEADERS
     ]
@@ -223,11 +222,11 @@ async def _read_body(receive: Receive) -> bytes | None:
     """Return the whole body, or None if the client disconnected while sending it."""
     body = bytearray()
     while True:
-        message = cast("HTTPReceiveMessage", await receive())
+        message = await receive()
         if message["type"] != "http.request":
             return None
-        body += message["body"]
-        if not message["more_body"]:
+        body += message.get("body", b"")
+        if not message.get("more_body"):
             return bytes(body)
 
 

@@ -9,12 +9,11 @@ reader that does not receive that end in time is disconnected."""
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from typing import Annotated, Any, Generic, Literal, TypeVar, cast
+from typing import Generic, TypeVar
 
-from litestar import get
-from litestar.params import FromPath, HeaderParameter, QueryParameter
-from litestar.types import ASGIApp, Receive, Scope, Send
 from msgspec import Struct
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from treadle.domain.envelope import Event, Origin, split_json
 from treadle.domain.errors import StoreError
@@ -22,12 +21,21 @@ from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.users import UserId
 from treadle.operations.context import Context
 from treadle.operations.event_feed import Missed
+from treadle.operations.event_streams import (
+    FOLLOW_AGENT,
+    FOLLOW_ALL,
+    FOLLOW_RUN,
+    FollowAgent,
+    FollowAll,
+    FollowRun,
+)
 from treadle.operations.refusal import Refusal
 from treadle.operations.run_stream import StreamReader
 from treadle.ports.journal import PositionedEvent, RunRecord
 from treadle.surfaces.http.auth import Hold, get_principal, get_state, get_streams, send_problem
 from treadle.surfaces.http.dependencies import ApiRequest, get_context, get_services
 from treadle.surfaces.http.open_streams import OpenStreams
+from treadle.surfaces.http.routing import serve
 from treadle.surfaces.http.server import ABORT_KEY, UNSENT_KEY
 from treadle.surfaces.http.stream_memory import ReaderMemory
 
@@ -50,19 +58,6 @@ Pieces = AsyncGenerator[bytes, None]
 Batches = AsyncGenerator[Sequence[Event], None]
 NO_ORIGIN = Origin(RunId(""), SessionId(""), AgentId(""))
 """The origin of messages to the reader of several runs that concern none of them."""
-LastEventId = Annotated[
-    str | None, HeaderParameter(name="Last-Event-ID", description="The id of the last event received.")
-]
-AfterSequence = Annotated[int | None, QueryParameter(ge=0, description="Only events after this sequence.")]
-AfterCursor = Annotated[str | None, QueryParameter(description="Only events after this one, an id of this stream.")]
-
-
-RunView = Annotated[
-    Literal["events", "transcript"], QueryParameter(description="Events, or changes of the transcript.")
-]
-Live = Annotated[
-    bool, QueryParameter(description="Include events that are not stored: tokens as they are generated.")
-]
 
 
 class EventStream(Generic[Piece]):
@@ -110,8 +105,8 @@ class EventStream(Generic[Piece]):
         await send(
             {"type": "http.response.start", "status": 200, "headers": self._headers}
         )  # before the stream can be cut
-        self._abort = cast("dict[str, Any]", scope).get(ABORT_KEY)
-        self._count_unsent = cast("dict[str, Any]", scope).get(UNSENT_KEY, int)
+        self._abort = scope.get(ABORT_KEY)
+        self._count_unsent = scope.get(UNSENT_KEY, int)
         self._pump_task = asyncio.create_task(self._pump(send))
         leaving = asyncio.create_task(_wait_for_disconnect(receive))
         self._streams.add(self)
@@ -192,7 +187,7 @@ async def _end_response(scope: Scope, send: Send) -> None:
         async with asyncio.timeout(END_TIMEOUT_SECONDS):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
     except TimeoutError:
-        cast("dict[str, Any]", scope)[ABORT_KEY]()
+        scope[ABORT_KEY]()
         await asyncio.sleep(0)  # let the event loop close it
     except OSError:
         pass  # the reader has disconnected
@@ -332,27 +327,17 @@ def frame_changes(encoded: bytes) -> Iterator[bytes]:
 # ── Routes ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@get(
-    "/v1/runs/{run_id:str}/events",
-    opt={"scope": "read"},
-    include_in_schema=False,
-)
-async def stream_run(
-    run_id: FromPath[str],
-    request: ApiRequest,
-    last_event_id: LastEventId = None,
-    after: AfterSequence = None,
-    view: RunView = "events",
-) -> ASGIApp:
+@serve(FOLLOW_RUN)
+async def stream_run(wanted: FollowRun, request: ApiRequest) -> ASGIApp:
     """Serve `events.of_run`."""
     context = get_context(request)
-    record = await context.visible_run(run_id)
-    last_known = _parse_cursor(last_event_id)
-    start = (after or 0) if last_known is None else last_known
+    record = await context.visible_run(wanted.run_id)
+    last_known = _read_cursor(request)
+    start = (wanted.after or 0) if last_known is None else last_known
     if record.outcome is not None and start == record.sequence:
-        return send_no_content
+        return Response(status_code=204)  # a browser does not reconnect after that
     memory = ReaderMemory(get_streams(request).memory)
-    if view == "transcript":
+    if wanted.view == "transcript":
         known = 0 if start > record.sequence else start
         changes = context.service.follow_transcript(record.origin.run_id, known, memory)
         return EventStream(changes, frame_changes, request, memory=memory)
@@ -361,32 +346,20 @@ async def stream_run(
     return EventStream(read(record, start, context, memory), frame_events, request, memory=memory)
 
 
-@get(
-    "/v1/agents/{name:str}/events",
-    opt={"scope": "read"},
-    include_in_schema=False,
-)
-async def stream_agent(
-    name: FromPath[str],
-    request: ApiRequest,
-    last_event_id: LastEventId = None,
-    after: AfterCursor = None,
-    live: Live = False,
-) -> ASGIApp:
+@serve(FOLLOW_AGENT)
+async def stream_agent(wanted: FollowAgent, request: ApiRequest) -> ASGIApp:
     """Serve `events.of_agent`."""
     context = get_context(request)
-    filter_ = FeedFilter((await context.known_agent(name),), context.principal.only_owner, live)
-    return _stream_feed(_parse_cursor(last_event_id or after), filter_, request)
+    filter_ = FeedFilter((await context.known_agent(wanted.name),), context.principal.only_owner, wanted.live)
+    return _stream_feed(_read_cursor(request, wanted.after), filter_, request)
 
 
-@get("/v1/events", opt={"scope": "read"}, include_in_schema=False)
-async def stream_all(
-    request: ApiRequest, last_event_id: LastEventId = None, after: AfterCursor = None, live: Live = False
-) -> ASGIApp:
+@serve(FOLLOW_ALL)
+async def stream_all(wanted: FollowAll, request: ApiRequest) -> ASGIApp:
     """Serve `events.of_all`."""
     context = get_context(request)
-    filter_ = FeedFilter(context.principal.agents, context.principal.only_owner, live)
-    return _stream_feed(_parse_cursor(last_event_id or after), filter_, request)
+    filter_ = FeedFilter(context.principal.agents, context.principal.only_owner, wanted.live)
+    return _stream_feed(_read_cursor(request, wanted.after), filter_, request)
 
 
 def _stream_feed(after: int | None, filter_: FeedFilter, request: ApiRequest) -> ASGIApp:
@@ -394,14 +367,9 @@ def _stream_feed(after: int | None, filter_: FeedFilter, request: ApiRequest) ->
     return EventStream(read_feed(after, filter_, get_context(request), memory), frame_feed, request, memory=memory)
 
 
-async def send_no_content(scope: Scope, receive: Receive, send: Send) -> None:
-    """Respond that the run has ended and the reader has all its events. A browser does not reconnect after
-    that."""
-    await send({"type": "http.response.start", "status": 204, "headers": []})
-    await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-def _parse_cursor(cursor: str | None) -> int | None:
+def _read_cursor(request: ApiRequest, after: str | None = None) -> int | None:
+    """Return the position after which a reader continues: the id of the last event that it received, or `after`."""
+    cursor = request.headers.get("last-event-id") or after
     if not cursor:
         return None
     if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 19):

@@ -4,9 +4,7 @@ starts a session of its own, unless it names a session to continue."""
 from collections.abc import Iterable
 
 import msgspec
-from litestar import post
-from litestar.params import JSONBody
-from litestar.types import ASGIApp
+from starlette.types import ASGIApp
 
 from treadle.domain.events import RunEnd
 from treadle.domain.ids import SessionId
@@ -41,8 +39,8 @@ from treadle.surfaces.http.openai.conversation import (
 from treadle.surfaces.http.openai.conversation import TurnPart as Spoken
 from treadle.surfaces.http.openai.deltas import AnswerText, Ended, ReasoningText, Restart, StepBreak, Waiting
 from treadle.surfaces.http.openai.errors import ErrorBody, make_error_detail
+from treadle.surfaces.http.openai.operations import COMPLETE, Complete
 from treadle.surfaces.http.openai.refusals import InvalidParameterValue, Unsupported
-from treadle.surfaces.http.openai.route_docs import ROUTE_OPTIONS, make_json_response
 from treadle.surfaces.http.openai.run_answer import (
     ON_DISCONNECT_HEADER,
     SESSION_HEADER,
@@ -53,6 +51,7 @@ from treadle.surfaces.http.openai.run_answer import (
     stream_answer,
     wait_for_answer,
 )
+from treadle.surfaces.http.routing import make_json_response, serve
 from treadle.surfaces.http.streams import refuse_if_full
 
 DONE = b"data: [DONE]\n\n"
@@ -60,13 +59,14 @@ RESTART_NOTE = "\n\n[The model failed here. Another attempt starts the answer ag
 _encode = msgspec.json.Encoder().encode
 
 
-@post("/v1/chat/completions", status_code=200, **ROUTE_OPTIONS)
-async def complete(data: JSONBody[ChatRequest], request: ApiRequest) -> ASGIApp:
+@serve(COMPLETE)
+async def complete(wanted: Complete, request: ApiRequest) -> ASGIApp:
     """`model` is the name of an agent, which executes its own tools. The header `X-Treadle-Session`, or
     `metadata.treadle_session`, continues a session; only the latest message of the request is used then. A client
     that disconnects cancels the run, unless the header `X-Treadle-On-Disconnect` is `keep`. `store` has no effect:
     the journal keeps every run. `user` names the
     person whom the run is for."""
+    data = wanted.request
     _refuse_unsupported(data)
     act_for_user(request, data.user or data.safety_identifier)
     if data.stream:
@@ -88,7 +88,7 @@ async def complete(data: JSONBody[ChatRequest], request: ApiRequest) -> ASGIApp:
             finish, usage = "stop", None
     choices = (Choice(AnswerMessage(text), finish),)
     body = ChatCompletion(_completion_id(answer), answer.created, data.model, choices, usage)
-    return make_json_response(body, answer.headers)
+    return make_json_response(body, headers=answer.headers)
 
 
 def _read_settings(data: ChatRequest) -> RequestedSettings:

@@ -62,22 +62,10 @@ def make_error_detail(status: int, kind: str, detail: str, param: str | None = N
 def make_error_response(status: int, kind: str, detail: str, error: Exception) -> ErrorResponse:
     """Return the response that replaces a problem."""
     status = STATUS.get(status, status)
-    detail_ = make_error_detail(status, kind, detail, find_wrong_parameter(error))
+    detail_ = make_error_detail(status, kind, detail, getattr(error, "param", None))
     final = status == 409 or detail_.code == "insufficient_quota" or getattr(error, "final", False)
     headers = {"x-should-retry": "false"} if final else {}  # OpenAI clients would retry it twice
     return ErrorResponse(status, msgspec.json.encode(ErrorBody(detail_)), headers)
-
-
-def find_wrong_parameter(error: Exception) -> str | None:
-    """Return which parameter is wrong, from our own errors or from Litestar's."""
-    named: str | None = getattr(error, "param", None)
-    if named is not None:
-        return named
-    match getattr(error, "extra", None):
-        case [{"key": str(key)}, *_]:
-            return key
-        case _:
-            return None
 
 
 def _error_type(status: int, code: str) -> str:

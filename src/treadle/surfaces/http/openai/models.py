@@ -2,30 +2,30 @@
 
 from contextlib import suppress
 
-from litestar import get
-from litestar.params import FromPath
+from starlette.responses import Response
 
 from treadle.domain.errors import ConfigError
 from treadle.operations.context import Context
+from treadle.operations.operation import NoParameters
 from treadle.surfaces.http.dependencies import ApiRequest, get_context
-from treadle.surfaces.http.openai.operations import ListedModel, ModelList
-from treadle.surfaces.http.openai.route_docs import ROUTE_OPTIONS
+from treadle.surfaces.http.openai.operations import LIST_MODELS, SHOW_MODEL, ListedModel, ModelList, OneModel
+from treadle.surfaces.http.routing import make_json_response, serve
 
 
-@get("/v1/models", **ROUTE_OPTIONS)
-async def list_models(request: ApiRequest) -> ModelList:
+@serve(LIST_MODELS)
+async def list_models(_: NoParameters, request: ApiRequest) -> Response:
     """Return the agents that the caller may see and whose files can be read."""
     context, models = get_context(request), list[ListedModel]()
     for name in context.agents.names():
         if context.principal.sees(name):
             with suppress(ConfigError):
                 models.append(_make_model(name, context))
-    return ModelList(tuple(models))
+    return make_json_response(ModelList(tuple(models)))
 
 
-@get("/v1/models/{name:str}", **ROUTE_OPTIONS)
-async def show_model(name: FromPath[str], request: ApiRequest) -> ListedModel:
-    return _make_model(name, get_context(request))
+@serve(SHOW_MODEL)
+async def show_model(wanted: OneModel, request: ApiRequest) -> Response:
+    return make_json_response(_make_model(wanted.name, get_context(request)))
 
 
 def _make_model(name: str, context: Context) -> ListedModel:

@@ -24,8 +24,7 @@ class InvalidParameterValue(Refusal):
     """A parameter whose value cannot be used."""
 
     def __init__(self, param: str, detail: str, kind: str = "InvalidValue") -> None:
-        super().__init__(400, kind, detail)
-        self.param = param
+        super().__init__(400, kind, detail, param)
 
 
 class Unsupported(InvalidParameterValue):

@@ -4,10 +4,9 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-from litestar import get, post
-from litestar.params import FromPath, FromQuery, JSONBody
-from litestar.types import ASGIApp
 from msgspec import structs
+from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import InvalidState, UnknownRun
@@ -20,6 +19,14 @@ from treadle.surfaces.http.openai.agent_limits import RequestedSettings, apply_s
 from treadle.surfaces.http.openai.conversation import build_conversation
 from treadle.surfaces.http.openai.deltas import Ended, Waiting
 from treadle.surfaces.http.openai.items import read_turns
+from treadle.surfaces.http.openai.operations import (
+    CANCEL_RESPONSE,
+    RESPOND,
+    SHOW_RESPONSE,
+    OneResponse,
+    Respond,
+    ShowResponse,
+)
 from treadle.surfaces.http.openai.refusals import InvalidParameterValue, Unsupported, find_run_failure
 from treadle.surfaces.http.openai.response_schemas import (
     ConversationRef,
@@ -32,7 +39,6 @@ from treadle.surfaces.http.openai.response_schemas import (
     make_response_usage,
 )
 from treadle.surfaces.http.openai.response_stream import WAITING, ResponseWriter, end_response
-from treadle.surfaces.http.openai.route_docs import ROUTE_OPTIONS, make_json_response
 from treadle.surfaces.http.openai.run_answer import (
     ON_DISCONNECT_HEADER,
     RunAnswer,
@@ -43,6 +49,7 @@ from treadle.surfaces.http.openai.run_answer import (
     stream_answer,
     wait_for_answer,
 )
+from treadle.surfaces.http.routing import make_json_response, serve
 from treadle.surfaces.http.streams import refuse_if_full
 
 PREFIX = "resp_"
@@ -50,11 +57,12 @@ CANCEL_WAIT_SECONDS = 5.0
 """How long to wait for a cancelled run to end before returning its current state."""
 
 
-@post("/v1/responses", status_code=200, **ROUTE_OPTIONS)
-async def create_response(data: JSONBody[ResponseRequest], request: ApiRequest) -> ASGIApp:
+@serve(RESPOND)
+async def create_response(wanted: Respond, request: ApiRequest) -> ASGIApp:
     """`model` is the name of an agent, which executes its own tools. `previous_response_id` continues the session
     of that response, and `conversation` the session with that id; only new input is sent then. With `background`
     the server responds at once and the run continues. `store` has no effect: the journal keeps every run."""
+    data = wanted.request
     _refuse_unsupported(data)
     act_for_user(request, data.user or data.safety_identifier)
     if data.stream:
@@ -70,36 +78,34 @@ async def create_response(data: JSONBody[ResponseRequest], request: ApiRequest) 
     if data.stream:
         return await stream_answer(answer, ResponseWriter(answer.run_id, response), request)
     if background:
-        return make_json_response(structs.replace(response, status="queued"), answer.headers)
+        return make_json_response(structs.replace(response, status="queued"), headers=answer.headers)
     match await wait_for_answer(answer, request):
         case Ended(end):
             whole = _end_response(response, answer, end)
         case Waiting(text):
             output = (make_output_message(_message_id(answer), text),)
             whole = structs.replace(response, status="incomplete", output=output, incomplete_details=WAITING)
-    return make_json_response(whole, answer.headers)
+    return make_json_response(whole, headers=answer.headers)
 
 
-@get("/v1/responses/{response:str}", **ROUTE_OPTIONS)
-async def show_response(
-    response: FromPath[str], request: ApiRequest, stream: FromQuery[bool] = False
-) -> ResponseObject:
+@serve(SHOW_RESPONSE)
+async def show_response(wanted: ShowResponse, request: ApiRequest) -> Response:
     """Return the response of a run as recorded in the journal."""
-    if stream:
+    if wanted.stream:
         raise Unsupported("stream", "an existing response is returned whole. Stream the events of its run instead.")
-    return await _current_response(await _find_run(response, request), request)
+    return make_json_response(await _current_response(await _find_run(wanted.response, request), request))
 
 
-@post("/v1/responses/{response:str}/cancel", status_code=200, **ROUTE_OPTIONS)
-async def cancel_response(response: FromPath[str], request: ApiRequest) -> ResponseObject:
+@serve(CANCEL_RESPONSE)
+async def cancel_response(wanted: OneResponse, request: ApiRequest) -> Response:
     """Cancel a response. A response that has ended stays as it is."""
-    record, service = await _find_run(response, request), get_services(request).service
+    record, service = await _find_run(wanted.response, request), get_services(request).service
     run_id = (await get_context(request).addressed_run(record.origin.run_id)).origin.run_id
     with suppress(InvalidState, TimeoutError):
         await service.cancel(run_id, "asked for by the client")
         async with asyncio.timeout(CANCEL_WAIT_SECONDS):
             await service.wait(run_id)
-    return await _current_response(await service.run(run_id), request)
+    return make_json_response(await _current_response(await service.run(run_id), request))
 
 
 # ── The request ────────────────────────────────────────────────────────────────────────────────────

@@ -6,8 +6,8 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from litestar.types import ASGIApp, HTTPReceiveMessage, Receive, Scope, Send
 from msgspec import Struct
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import InvalidState, StoreError
@@ -293,9 +293,9 @@ class _CancellingStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         has_left = False
 
-        async def receive_message() -> Any:
+        async def receive_message() -> Message:
             nonlocal has_left
-            message: HTTPReceiveMessage = await receive()  # pyright: ignore[reportAssignmentType] -- a request has no other messages
+            message = await receive()
             has_left = has_left or message["type"] == "http.disconnect"
             return message
 
