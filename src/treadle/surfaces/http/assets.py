@@ -1,6 +1,6 @@
 """The pages and files of the dashboard, with the headers that keep them safe.
 
-`make web` builds the files into the folder `dashboard` next to this module, and a wheel carries them. They hold no
+`make web` and the build of a wheel put the files into the folder `dashboard` next to this module. They hold no
 data: a page gets everything through the API. All pages are one file, which shows what the path names."""
 
 import gzip
