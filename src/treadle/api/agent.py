@@ -51,12 +51,13 @@ from treadle.operations.overrides import apply_overrides, list_limits, make_agen
 from treadle.operations.requested_run import Overrides, RequestedRun
 from treadle.ports.tool import Tool
 from treadle.tools.answer_types import make_answer_schema
+from treadle.tools.foreign import ForeignTool, is_foreign_tool, make_foreign_tool
 from treadle.tools.function import tool as as_tool
 from treadle.tools.toolset import Toolset
 
-ToolLike: TypeAlias = "Tool | Toolset | Callable[..., Any] | str | Agent[Any]"
-"""A tool, a set of tools, a typed function, the name (or glob) of tools that the engine knows, or an agent to
-delegate work to."""
+ToolLike: TypeAlias = "Tool | Toolset | Callable[..., Any] | ForeignTool | str | Agent[Any]"
+"""A tool, a set of tools, a typed function, a tool of LangChain or pydantic-ai, the name (or glob) of tools that
+the engine knows, or an agent to delegate work to."""
 DELEGATES = "invoke_agent"
 """The tool by which an agent delegates work."""
 
@@ -204,7 +205,9 @@ def list_agent_names(tools: Sequence[ToolLike], named: Sequence[str]) -> tuple[s
     return tuple(dict.fromkeys((*named, *[item.spec.name for item in tools if isinstance(item, Agent)])))
 
 
-def _make_tool(item: Tool | Callable[..., Any]) -> Tool:
+def _make_tool(item: Tool | Callable[..., Any] | ForeignTool) -> Tool:
+    if is_foreign_tool(item):
+        return make_foreign_tool(item)
     if hasattr(item, "spec"):
         return item  # pyright: ignore[reportReturnType] -- it declares itself a Tool; a Protocol cannot be checked
     # -- any function: the decorator checks its signature

@@ -71,6 +71,7 @@ from treadle.ports.hooks import Hook
 from treadle.ports.model import Model
 from treadle.ports.tool import Tool
 from treadle.telemetry.settings import Telemetry
+from treadle.tools.foreign import ForeignTool
 
 if TYPE_CHECKING:
     from treadle.domain.transcript import Item
@@ -194,7 +195,7 @@ class Engine(RunMethods):
         self._config.models.add_model(provider, model)
         self._wake_waiting_runs()
 
-    def add_tools(self, *tools: Tool | Callable[..., Any]) -> None:
+    def add_tools(self, *tools: Tool | Callable[..., Any] | ForeignTool) -> None:
         """Add tools by name, for agents and for runs that another process started."""
         new_tools = [
             tool for tool in collect_tools(tools) if not is_same_tool(self._config.tools.find(tool.spec.name), tool)

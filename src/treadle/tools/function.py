@@ -12,7 +12,9 @@ from treadle.domain.tools import Effect, Need, ToolSpec
 from treadle.ports.tool import Observation, Subjects, ToolContext
 from treadle.tools import pydantic
 from treadle.tools.docstrings import Docstring, parse_docstring
+from treadle.tools.foreign import AdaptedTool, ForeignTool, is_foreign_tool, make_foreign_tool
 from treadle.tools.generators import make_progress_callback, run_async_generator, run_generator
+from treadle.tools.rendering import collect_texts, render_result
 from treadle.tools.signature import Signature
 
 _P = ParamSpec("_P")
@@ -47,7 +49,7 @@ class FunctionTool(Generic[_P, _R]):
             if isinstance(value, str):
                 texts.append(value)
             elif value is not None and not isinstance(value, int | float):
-                texts += _collect_texts(msgspec.to_builtins(value, enc_hook=pydantic.encode))
+                texts += collect_texts(msgspec.to_builtins(value, enc_hook=pydantic.encode))
         return Subjects(tuple(texts), pattern="*")
 
     async def run(self, arguments: Any, context: ToolContext) -> str | Observation:
@@ -67,14 +69,7 @@ class FunctionTool(Generic[_P, _R]):
         return result if isinstance(result, Observation) else self._as_text(result)
 
     def _as_text(self, result: Any) -> str:
-        if isinstance(result, str):
-            return result
-        if result is None:
-            return ""
-        try:
-            return msgspec.json.encode(result, enc_hook=pydantic.encode).decode()
-        except TypeError as error:
-            raise TypeError(f"tool `{self.spec.name}` returned what is not text and not JSON: {error}") from error
+        return render_result(self.spec.name, result)
 
 
 @overload
@@ -98,8 +93,22 @@ def tool(
 ) -> Callable[[Callable[_P, _R]], FunctionTool[_P, _R]]: ...
 
 
+@overload
 def tool(
-    function: Callable[..., Any] | None = None,
+    foreign: ForeignTool,
+    /,
+    *,
+    effect: Effect = ...,
+    repeatable: bool = ...,
+    needs_approval: bool = ...,
+    timeout: float | None = ...,
+    name: str | None = ...,
+    description: str | None = ...,
+) -> AdaptedTool: ...
+
+
+def tool(
+    function: Callable[..., Any] | ForeignTool | None = None,
     /,
     *,
     effect: Effect = "external",
@@ -126,12 +135,19 @@ def tool(
         def weather(city: str) -> str:
             '''Return the weather in a city.'''
             return f"It is sunny in {city}."
+
+    A tool of LangChain or pydantic-ai keeps its name and schema: `treadle.tool(search, effect="read")`.
     """
 
     if effect not in get_args(Effect):
         raise TypeError(f"effect={effect!r}: it is one of {', '.join(get_args(Effect))}")
 
-    def decorate(function: Callable[..., Any]) -> FunctionTool[..., Any]:
+    def decorate(function: Any) -> Any:
+        if is_foreign_tool(function):
+            texts = {"name": name, "description": description, "timeout": timeout}
+            given = {field: value for field, value in texts.items() if value is not None}
+            given |= {"needs_approval": True} if needs_approval else {}
+            return make_foreign_tool(function, {"effect": effect, "repeatable": repeatable, **given})
         documented: Docstring = parse_docstring(function)
         tool_name = name or getattr(function, "__name__", type(function).__name__)
         signature = Signature(tool_name, function, documented.parameters)
@@ -161,19 +177,6 @@ def _check_parameter_names(
         if name not in signature.schema["properties"]:
             raise TypeError(f"tool `{tool_name}`: {setting} names `{name}`, which is not one of its parameters")
     return tuple(names)
-
-
-def _collect_texts(value: Any) -> list[str]:
-    match value:
-        case str():
-            return [value]
-        case list() | tuple():
-            return [text for item in cast("list[Any]", value) for text in _collect_texts(item)]
-        case dict():
-            entries = cast("dict[Any, Any]", value)
-            return [text for entry in entries.items() for item in entry for text in _collect_texts(item)]
-        case _:
-            return []
 
 
 def _function_kind(function: Callable[..., Any]) -> _Kind:

@@ -22,11 +22,16 @@ _REFUSED_KINDS = {
 }
 
 
+def is_tool_name(name: str) -> bool:
+    """Return whether providers accept the name of a tool."""
+    return _NAME.fullmatch(name) is not None
+
+
 class Signature:
     """The parameters that a tool's function accepts."""
 
     def __init__(self, tool_name: str, function: Callable[..., Any], descriptions: Mapping[str, str]) -> None:
-        if not _NAME.fullmatch(tool_name):
+        if not is_tool_name(tool_name):
             raise TypeError(
                 f"`{tool_name}` is not a valid tool name; choose 1 to 64 letters, digits, dashes and "
                 "underscores with @tool(name=...)"
