@@ -1,6 +1,7 @@
 """The public engine: everything that a program needs to run agents on one database."""
 
 import asyncio
+import atexit
 import inspect
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
@@ -45,6 +46,7 @@ from treadle.api.result import (
 )
 from treadle.api.run_methods import RunMethods
 from treadle.api.streams import Piece, RunStream, read_output, read_text
+from treadle.api.users import UserMethods
 from treadle.bootstrap.engine import EngineParts
 from treadle.bootstrap.engine_config import EngineConfig
 from treadle.bootstrap.engine_setup import configure_engine
@@ -149,6 +151,11 @@ class Engine(RunMethods):
         return None if self._config.telemetry is None else self._config.telemetry.metrics
 
     @property
+    def is_open(self) -> bool:
+        """Whether the engine is open."""
+        return self._parts is not None
+
+    @property
     def recovered(self) -> Recovered:
         """The unfinished runs of earlier processes that this engine has found: those that it resumed, and those
         that it cannot resume, with what each lacks."""
@@ -157,6 +164,11 @@ class Engine(RunMethods):
 
     async def call(self, operation: Operation[Q, R], request: Q, *, key: str | None = None) -> R:
         return await self._caller.call(operation, request, key=key)
+
+    def for_user(self, user: str) -> UserMethods:
+        """Return the methods that read runs and act on them, for what belongs to one user. Sessions and runs of
+        others do not exist for them: `await engine.for_user("ada").list_sessions()`."""
+        return UserMethods(self._open_parts.context, user)
 
     # ── Registration ──
 
@@ -528,6 +540,18 @@ class Engine(RunMethods):
         if self._thread is None:
             raise UsageError("The engine is not open. Use `with treadle.Engine(…) as engine:`.")
         return self._thread
+
+    def open(self) -> Self:
+        """Open the engine for programs without an event loop that have no place for a `with` block, such as the
+        modules of a web framework. It is closed by `close`, or at the end of the process."""
+        self.__enter__()
+        atexit.register(self.close)
+        return self
+
+    def close(self) -> None:
+        """Close an engine that `open` has opened."""
+        atexit.unregister(self.close)
+        self.__exit__()
 
     def __enter__(self) -> Self:
         thread = LoopThread("treadle-engine")
