@@ -116,7 +116,8 @@ class Engine(RunMethods):
     engine counts what it does, for `Engine.metrics`. With `new`, a missing database is replaced by an empty one.
     Tools find `deps`, such as a client or a connection pool, in `ToolContext.deps`. Calls that need an approval
     wait for one, and agents can ask questions; with `approvals="deny"` such calls are denied. With `resume=False`,
-    unfinished runs of earlier processes stay as they are until they are resumed one by one."""
+    unfinished runs of earlier processes stay as they are until they are resumed one by one. Tests may give a
+    `treadle.testing.FakeClock` as `clock`."""
 
     def __init__(
         self,
@@ -128,6 +129,7 @@ class Engine(RunMethods):
         new: bool = False,
         approvals: Literal["wait", "deny"] = "wait",
         resume: bool = True,
+        clock: Clock | None = None,
     ) -> None:
         if approvals not in ("wait", "deny"):
             raise UsageError(f'approvals={approvals!r}: it is "wait" or "deny".')
@@ -136,7 +138,9 @@ class Engine(RunMethods):
             given = msgspec.structs.replace(given or Home.from_environment(os.environ), new=True)
         telemetry = Telemetry(metrics=True) if metrics else None
         share = ALL if resume else WorkerShare(only_own=True, even_alone=True)
-        config = configure_engine(database, given, telemetry=telemetry, share=share, deps=deps, examine=_examine)
+        config = configure_engine(
+            database, given, clock=clock, telemetry=telemetry, share=share, deps=deps, examine=_examine
+        )
         self._config = replace(config, announces_resumed=True)
         if config.mcp is not None:
             config.mcp.approvals.is_program = True
