@@ -25,6 +25,12 @@ PRINTED = {
     "approvals.py": ["Version 1.2 is on the test system.", "denied: ['deploy']"],
     "sub_agents.py": ["According to my researcher: before the year 1000, in China."],
     "mcp_program.py": ["It is 19:00.", "clock approved clock__now"],
+    "foreign_tools.py": ["Three looms, at 890 euros each.", "price 890.0", "count 3"],
+    "tracing.py": [
+        "invoke_agent weather in GET /weather",
+        "execute_tool temperature in invoke_agent weather",
+        "1 trace",
+    ],
     "hook.py": ["One message is on its way.", "Messages to rivals are not sent."],
 }
 
@@ -75,5 +81,6 @@ async def test_the_example_client_calls_a_server(tmp_path: Path) -> None:
     assert await scenario() == "Hello.\nHello again.\n"
 
 
-def test_the_example_test_passes(tmp_path: Path) -> None:
-    run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLES / "test_agent.py"))
+@pytest.mark.parametrize("name", ["test_agent.py", "test_fixtures.py"])
+def test_the_example_tests_pass(name: str, tmp_path: Path) -> None:
+    run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLES / name))

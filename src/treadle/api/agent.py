@@ -1,6 +1,7 @@
 """The public types of the library: agents, results and callbacks."""
 
 import os
+import sys
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -436,7 +437,18 @@ def request_run(spec: AgentSpec, message: str, options: RunOptions) -> Requested
         metadata=read_metadata(options.get("metadata", {})),
         has_own_model=options.get("model") is not None,
         after_current=options.get("after_current", False),
+        trace_parent=find_trace_parent(),
     )
+
+
+def find_trace_parent() -> str:
+    """Return the current span of the program as a W3C `traceparent`; empty if it has none."""
+    if (trace := sys.modules.get("opentelemetry.trace")) is None:  # a program that has spans has imported it
+        return ""
+    current = trace.get_current_span().get_span_context()
+    if not current.is_valid:
+        return ""
+    return f"00-{current.trace_id:032x}-{current.span_id:016x}-{int(current.trace_flags):02x}"
 
 
 def find_output_type(agent: Agent[Any] | AgentSpec, options: RunOptions) -> Any:

@@ -76,6 +76,8 @@ from treadle.telemetry.settings import Telemetry
 from treadle.tools.foreign import ForeignTool
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import SpanProcessor
+
     from treadle.domain.transcript import Item
     from treadle.telemetry.metrics import MetricsWatcher
 
@@ -113,11 +115,11 @@ class Engine(RunMethods):
 
     `database` is `sqlite:///PATH` or `postgresql://USER@HOST:PORT/DATABASE`; by default it is the database of the
     home. `home` is the folder with the configuration, by default TREADLE_HOME or `~/.treadle`. With `metrics`, the
-    engine counts what it does, for `Engine.metrics`. With `new`, a missing database is replaced by an empty one.
-    Tools find `deps`, such as a client or a connection pool, in `ToolContext.deps`. Calls that need an approval
-    wait for one, and agents can ask questions; with `approvals="deny"` such calls are denied. With `resume=False`,
-    unfinished runs of earlier processes stay as they are until they are resumed one by one. Tests may give a
-    `treadle.testing.FakeClock` as `clock`."""
+    engine counts what it does, for `Engine.metrics`. A `span_processor` of OpenTelemetry gets the spans of runs.
+    With `new`, a missing database is replaced by an empty one. Tools find `deps`, such as a client or a connection
+    pool, in `ToolContext.deps`. Calls that need an approval wait for one, and agents can ask questions; with
+    `approvals="deny"` such calls are denied. With `resume=False`, unfinished runs of earlier processes stay as they
+    are until they are resumed one by one. Tests may give a `treadle.testing.FakeClock` as `clock`."""
 
     def __init__(
         self,
@@ -130,13 +132,17 @@ class Engine(RunMethods):
         approvals: Literal["wait", "deny"] = "wait",
         resume: bool = True,
         clock: Clock | None = None,
+        span_processor: "SpanProcessor | None" = None,
     ) -> None:
         if approvals not in ("wait", "deny"):
             raise UsageError(f'approvals={approvals!r}: it is "wait" or "deny".')
         given = home if home is None or isinstance(home, Home) else Home(Path(home).expanduser().absolute())
         if new:
             given = msgspec.structs.replace(given or Home.from_environment(os.environ), new=True)
-        telemetry = Telemetry(metrics=True) if metrics else None
+        telemetry = None
+        if metrics or span_processor is not None:
+            traces = span_processor is not None
+            telemetry = Telemetry(metrics=metrics, traces=traces, processor=span_processor)
         share = ALL if resume else WorkerShare(only_own=True, even_alone=True)
         config = configure_engine(
             database, given, clock=clock, telemetry=telemetry, share=share, deps=deps, examine=_examine

@@ -2,9 +2,9 @@
 
 from treadle.api.run_methods import RunMethods
 from treadle.domain.access import Principal, Scope
+from treadle.domain.errors import UsageError
 from treadle.operations.context import Context
 from treadle.operations.operation import LocalCaller, Operation, Q, R
-from treadle.operations.refusal import Refusal
 
 SCOPES: frozenset[Scope] = frozenset(("read", "run", "approve"))
 
@@ -18,10 +18,8 @@ class UserMethods(RunMethods):
 
     async def call(self, operation: Operation[Q, R], request: Q, *, key: str | None = None) -> R:
         if operation.scope is not None and not self._principal.may(operation.scope):
-            raise Refusal(
-                403,
-                "Forbidden",
+            raise UsageError(
                 f"The user `{self._principal.user}` may not do this: `{operation.name}` is for administrators. "
-                "Call it on the engine.",
+                "Call it on the engine."
             )
         return await self._caller.call(operation, request, key=key)

@@ -246,6 +246,7 @@ def _make_queued(agent: AgentSpec, parent: RunState, lineage: Lineage, workspace
         anonymous=above.anonymous,
         tags=above.tags,
         metadata=above.metadata,
+        trace_parent=above.trace_parent,
     )
 
 

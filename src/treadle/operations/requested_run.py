@@ -54,5 +54,7 @@ class RequestedRun(Struct, frozen=True, forbid_unknown_fields=True):
     """Tags of the run and its child runs. They are checked when the run is submitted."""
     metadata: dict[str, str] = {}
     """What the sender notes about the run and its child runs, by name."""
+    trace_parent: str = ""
+    """The span in which it is submitted, as a W3C `traceparent`."""
     after_current: bool = False
     """It always starts a run of its own, after those of the session, even if a run of the session waits."""

@@ -125,6 +125,7 @@ def make_queued(submission: Submission, credits_per_dollar: float, workspace: Wo
         follows_anonymous=submission.follows_anonymous,
         tags=labels.tags,
         metadata=labels.metadata,
+        trace_parent=submission.trace_parent,
     )
 
 

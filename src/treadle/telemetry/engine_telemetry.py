@@ -73,6 +73,6 @@ class EngineTelemetry:
                 f"Traces are enabled, and {error.name} is not installed. Install it with pip install "
                 "'treadle[telemetry]', or unset the OTEL_ variables."
             ) from None
-        traces = create_exporter(os.environ, VERSION, self._settings.contents)
+        traces = create_exporter(os.environ, VERSION, self._settings.contents, self._settings.processor)
         opened.push_async_callback(traces.close)
         return traces

@@ -1,11 +1,15 @@
 """The telemetry settings of an engine, from options and from the standard OTEL_ variables."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from treadle.domain.errors import UsageError
 from treadle.telemetry.span_names import CAPTURE_CONTENT
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import SpanProcessor
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
@@ -24,6 +28,8 @@ class Telemetry(Struct, frozen=True):
     """Write the log to standard error as JSON lines instead of text."""
     traces: bool = False
     """Send spans to the collector that the OTEL_ variables name."""
+    processor: "SpanProcessor | None" = None
+    """Give the spans to a processor of the program instead."""
     contents: bool = False
     """Include messages, and the arguments and results of tool calls, in spans."""
     process: int | None = None

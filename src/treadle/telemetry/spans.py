@@ -115,6 +115,8 @@ class RunSpans:
         """The run whose trace contains this run."""
         self.above: SpanPlace | None = None
         """The parent span, or None."""
+        self.trace_parent = ""
+        """The span of the program in which the run was submitted, as a W3C `traceparent`."""
         self._contents = contents
         self._common: dict[str, Value] = {
             span_names.RUN_ID: origin.run_id,
@@ -148,6 +150,7 @@ class RunSpans:
 
     def on_run_queued(self, key: str, at: Instant, data: e.RunQueued) -> tuple[Span, ...]:
         agent, settings, lineage = data.agent, data.agent.model_settings, data.lineage
+        self.trace_parent = data.trace_parent
         if lineage is not None and lineage.above:
             self.root, parent = lineage.root, lineage.above[-1]
             self.above = SpanPlace(parent.run_id, "" if lineage.judges else _call_key(parent.call_id))

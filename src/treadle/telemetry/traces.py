@@ -12,7 +12,8 @@ from threading import Thread
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
-from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import Span as SdkSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.trace import (
@@ -107,11 +108,13 @@ class Traces:
         return run
 
     def _export(self, run: RunSpans, span: Span) -> None:
-        self._ids.trace_id, self._ids.span_id = compute_trace_id(run.root), compute_span_id(run.run_id, span.key)
+        outer = read_trace_parent(run.trace_parent)
+        trace_id = compute_trace_id(run.root) if outer is None else outer.trace_id
+        self._ids.trace_id, self._ids.span_id = trace_id, compute_span_id(run.run_id, span.key)
         above = SpanPlace(run.run_id) if span.key else run.above
         made = self._tracer.start_span(
             span.name,
-            context=Context() if above is None else self._make_parent_context(run.root, above),
+            context=self._make_parent_context(trace_id, above, outer),
             kind=KINDS[span.kind],
             attributes=span.attributes,
             start_time=_to_nanoseconds(span.began_at),
@@ -122,23 +125,58 @@ class Traces:
             made.set_status(Status(StatusCode.ERROR, span.error))
         made.end(_to_nanoseconds(span.ended_at))
 
-    def _make_parent_context(self, root: RunId, above: SpanPlace) -> Context:
-        """Return the context of a parent span. It ends later, so it does not exist yet; but whether it is sampled
-        follows from its ids."""
-        trace_id = compute_trace_id(root)
-        sampled = self._provider.sampler.should_sample(Context(), trace_id, "").decision.is_sampled()
-        flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
+    def _make_parent_context(self, trace_id: int, above: SpanPlace | None, outer: SpanContext | None) -> Context:
+        """Return the context of the parent of a span: a span of a run, or the one in which the run was submitted. A
+        span of a run ends later, so it does not exist yet; but whether it is sampled follows from its ids."""
+        if above is None:
+            return Context() if outer is None else set_span_in_context(NonRecordingSpan(outer), Context())
+        if outer is None:
+            sampled = self._provider.sampler.should_sample(Context(), trace_id, "").decision.is_sampled()
+            flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
+        else:
+            flags = outer.trace_flags
         parent = SpanContext(trace_id, compute_span_id(above.run_id, above.key), is_remote=False, trace_flags=flags)
         return set_span_in_context(NonRecordingSpan(parent), Context())
 
 
-def create_exporter(environment: Mapping[str, str], version: str, contents: bool) -> Traces:
-    """Return traces that are sent where the standard OTEL_ variables say, by OTLP over HTTP."""
+class SharedProcessor(SpanProcessor):
+    """Passes spans to the processor of a program, which outlasts the engine."""
+
+    def __init__(self, processor: SpanProcessor) -> None:
+        self._processor = processor
+
+    def on_start(self, span: SdkSpan, parent_context: Context | None = None) -> None:
+        self._processor.on_start(span, parent_context)
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self._processor.on_end(span)
+
+    def shutdown(self) -> None:
+        self._processor.force_flush()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._processor.force_flush(timeout_millis)
+
+
+def read_trace_parent(text: str) -> SpanContext | None:
+    """Return the span that a W3C `traceparent` names, or None for an empty text."""
+    if not text:
+        return None
+    _, trace_id, span_id, flags = text.split("-")
+    return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=True, trace_flags=TraceFlags(int(flags, 16)))
+
+
+def create_exporter(
+    environment: Mapping[str, str], version: str, contents: bool, processor: SpanProcessor | None = None
+) -> Traces:
+    """Return traces that a processor of the program gets, or that are sent where the standard OTEL_ variables say,
+    by OTLP over HTTP."""
     known = {SERVICE_VERSION: version}
     named = environment.get("OTEL_SERVICE_NAME") or environment.get("OTEL_RESOURCE_ATTRIBUTES", "")
     if not environment.get("OTEL_SERVICE_NAME") and "service.name=" not in named:
         known[SERVICE_NAME] = "treadle"
-    return Traces(BatchSpanProcessor(OTLPSpanExporter()), Resource.create(known), contents)
+    chosen = BatchSpanProcessor(OTLPSpanExporter()) if processor is None else SharedProcessor(processor)
+    return Traces(chosen, Resource.create(known), contents)
 
 
 def _to_nanoseconds(at: float) -> int:

@@ -53,6 +53,9 @@ class RunQueued(EventData, frozen=True):
     """Tags by which lists of runs are filtered."""
     metadata: Mapping[str, str] = {}
     """What a program has noted about the run, by name. Lists of runs are filtered by it."""
+    trace_parent: str = ""
+    """The span in which the run was submitted, as a W3C `traceparent`: its trace contains the run and the runs
+    below it. Empty: the run has a trace of its own."""
 
     @property
     def has_anonymous_words(self) -> bool:
