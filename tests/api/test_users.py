@@ -39,7 +39,7 @@ async def test_a_user_decides_only_their_own_approvals(tmp_path: Path) -> None:
         assert (await engine.wait(waiting.run_id)).text == "Done."
 
 
-async def test_a_user_is_no_administrator(tmp_path: Path) -> None:
+async def test_operations_of_administrators_are_refused(tmp_path: Path) -> None:
     async with make_engine(tmp_path) as engine:
         with pytest.raises(treadle.TreadleError, match=r"`mcp\.list` is for administrators"):
             await engine.for_user("ada").mcp.list()

@@ -40,7 +40,7 @@ async def test_a_recorded_run_is_replayed_with_its_child_runs(tmp_path: Path) ->
         assert await run(tmp_path, lead_again, helper_again) == "It is 5."
 
 
-def test_a_file_that_is_no_recording_is_named(tmp_path: Path) -> None:
+def test_a_file_without_a_recording_is_named(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     path.write_text('{"no": "list"}')
     with pytest.raises(UsageError, match=r"run\.json: it cannot be read as a recorded run"):

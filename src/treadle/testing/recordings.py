@@ -19,7 +19,7 @@ from treadle.operations.operation import Operation, Q, R, list_items
 from treadle.testing.models import ScriptedReply
 
 
-class RecordedReply(Struct, frozen=True, omit_defaults=True):
+class SavedReply(Struct, frozen=True, omit_defaults=True):
     """A reply of a model, as a recording has it."""
 
     text: str = ""
@@ -49,7 +49,7 @@ async def save_script(reader: Reader, run_id: str, path: str | Path) -> None:
 def load_script(path: str | Path) -> list[ScriptedReply]:
     """Return the steps of a recorded run, for a `ScriptedModel`."""
     try:
-        replies = msgspec.json.decode(Path(path).read_bytes(), type=list[RecordedReply])
+        replies = msgspec.json.decode(Path(path).read_bytes(), type=list[SavedReply])
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(f"{path}: it cannot be read as a recorded run: {error}. Record it again.") from None
     return [
@@ -60,7 +60,7 @@ def load_script(path: str | Path) -> list[ScriptedReply]:
     ]
 
 
-async def _collect_replies(reader: Reader, run_id: RunId) -> list[tuple[float, RecordedReply]]:
+async def _collect_replies(reader: Reader, run_id: RunId) -> list[tuple[float, SavedReply]]:
     found = [
         (event.timestamp, _make_reply(event.data))
         async for event in reader.events(run_id)
@@ -71,8 +71,8 @@ async def _collect_replies(reader: Reader, run_id: RunId) -> list[tuple[float, R
     return found
 
 
-def _make_reply(data: LlmResponse) -> RecordedReply:
-    return RecordedReply(
+def _make_reply(data: LlmResponse) -> SavedReply:
+    return SavedReply(
         text="".join([part.text for part in data.parts if isinstance(part, Text)]),
         calls=tuple([part for part in data.parts if isinstance(part, ToolUse)]),
         thinking="".join([part.text for part in data.parts if isinstance(part, Thinking)]),
