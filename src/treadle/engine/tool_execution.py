@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
@@ -96,6 +97,11 @@ class RunningCall:
         self._redaction: TextStream | None = None
         """Redacts the progress that the tool shows; made when it first shows some."""
 
+    def _log_exception(self, raised: BaseException) -> None:
+        """Log where a tool raised. The model is only told what."""
+        told = self._run.worker.vault.redactor.redact("".join(traceback.format_exception(raised))).text
+        logger.info("tool %s of run %s raised:\n%s", self.item.call.name, self._run.origin.run_id, told.rstrip())
+
     async def run_to_end(self) -> tuple[EventData, ...]:
         """Run the tool within its timeout and return the events that end the call. The last one is its result."""
         limit = Interruption(self._run.worker.timers, None if self._timeout is None else self._time_left)
@@ -128,6 +134,7 @@ class RunningCall:
                 raise
             else:
                 failure, text = describe_exception(name, raised)
+                self._log_exception(raised)
                 result = Observation(text, is_error=True)
         finally:
             limit.close()
