@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     )
     from treadle.ports.hooks import Block, Hook, HookedCall, Rewrite
     from treadle.ports.tool import Observation, ToolContext, ToolError
+    from treadle.surfaces.http.mounted_app import asgi
     from treadle.tools.function import tool
     from treadle.tools.toolset import Toolset
 
@@ -122,6 +123,7 @@ _PUBLIC = {
     "Toolset": "treadle.tools.toolset",
     "TreadleError": "treadle.domain.errors",
     "UserMessage": "treadle.domain.events",
+    "asgi": "treadle.surfaces.http.mounted_app",
     "tool": "treadle.tools.function",
 }
 
@@ -178,6 +180,7 @@ __all__ = [
     "Toolset",
     "TreadleError",
     "UserMessage",
+    "asgi",
     "tool",
 ]
 

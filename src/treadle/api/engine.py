@@ -4,7 +4,7 @@ import asyncio
 import atexit
 import inspect
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
 from contextvars import copy_context
@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, Unpack, overload
 
 import msgspec
 from msgspec import Struct
@@ -98,6 +98,15 @@ class Recovered(Struct, frozen=True):
     """They continue, or have ended since."""
     blocked: dict[RunId, str] = {}
     """They cannot continue in this engine, with what each lacks."""
+
+
+class EngineAccess(NamedTuple):
+    """What a server in the same event loop needs of an open engine."""
+
+    context: Context
+    clock: Clock
+    agents: Mapping[str, AgentSpec]
+    """The agents that the program has added."""
 
 
 class Engine(RunMethods):
@@ -661,6 +670,13 @@ class Engine(RunMethods):
             )
         return self._parts
 
+    def _access(self) -> EngineAccess:
+        if self._thread is not None:
+            raise UsageError(
+                "The engine is open in a thread of its own. Open it with `async with` in the event loop."
+            )
+        return EngineAccess(self._open_parts.context, self._config.clock, self._config.agents)
+
     async def __aenter__(self) -> Self:
         if self._parts is not None:
             raise UsageError("The engine is open already.")
@@ -686,6 +702,11 @@ async def _resolve(answer: _Answer | Awaitable[_Answer]) -> _Answer:
     if inspect.isawaitable(answer):
         return await answer
     return answer
+
+
+def access_engine(engine: Engine) -> EngineAccess:
+    """Return the access to an engine. Raise UsageError if it is not open, or in a thread of its own."""
+    return engine._access()  # pyright: ignore[reportPrivateUsage] -- of this module
 
 
 async def _examine(home: Home, is_offline: bool) -> Sequence[DoctorFinding]:

@@ -15,7 +15,7 @@ from treadle.bootstrap.databases import open_stores
 from treadle.bootstrap.engine_config import EngineConfig
 from treadle.bootstrap.memory import make_memories
 from treadle.bootstrap.stores import MonitoredDispatcher, Stores
-from treadle.config.agent_registry import EngineAgents, HomeAgents
+from treadle.config.agent_registry import EngineAgents, HomeAgents, ProgramAgents
 from treadle.config.database_marker import record_database, refuse_missing_database
 from treadle.config.database_url import list_database_files
 from treadle.config.shared_settings import describe_settings
@@ -341,7 +341,7 @@ def _context(
         requests=stores.requests,
         retention=RetentionService(stores.deletions, config.clock),
         automation=automation,
-        agents=HomeAgents(config.home),
+        agents=ProgramAgents(HomeAgents(config.home), config.agents),
         secrets=SecretFiles(config.home.path, os.environ),
         now=config.clock.now,
         overview=stores.overview,

@@ -7,6 +7,7 @@ from treadle.config.home import Home
 from treadle.config.live_config import compute_file_fingerprint
 from treadle.config.system_agents import SYSTEM_AGENTS
 from treadle.domain.agents import AgentSpec
+from treadle.domain.errors import InvalidState
 from treadle.domain.ids import AgentId
 
 
@@ -45,6 +46,38 @@ class HomeAgents:
 
     def _state(self, name: str) -> tuple[object, ...]:
         return tuple(map(compute_file_fingerprint, (self._home.config_file, *self._home.files_of_agent(name))))
+
+
+class ProgramAgents:
+    """The agents of a home and those that a program has added, which only the program can change."""
+
+    def __init__(self, home: HomeAgents, added: Mapping[str, AgentSpec]) -> None:
+        self._home = home
+        self._added = added
+
+    def find(self, name: str) -> AgentSpec:
+        return self._home.find(name) if (added := self._added.get(name)) is None else added
+
+    def names(self) -> Sequence[str]:
+        return sorted({*self._home.names(), *self._added})
+
+    def put(self, settings: dict[str, Any], *, new: bool) -> AgentSpec:
+        self._refuse_change(str(settings.get("name")))
+        return self._home.put(settings, new=new)
+
+    def delete(self, name: str) -> None:
+        self._refuse_change(name)
+        self._home.delete(name)
+
+    def changed_at(self, name: str) -> float:
+        """Return when the file of an agent was last changed; 0 for an agent without a file."""
+        return 0.0 if name in self._added else self._home.changed_at(name)
+
+    def _refuse_change(self, name: str) -> None:
+        if name in self._added:
+            raise InvalidState(
+                f"The agent `{name}` cannot be changed here: a program defines it. Change the program."
+            )
 
 
 class EngineAgents:

@@ -14,6 +14,7 @@ from treadle.domain.users import LOCAL_USER, UserId, is_client_user, make_client
 Scope = Literal["read", "run", "approve", "admin"]
 SCOPES: tuple[Scope, ...] = ("read", "run", "approve", "admin")
 MAX_TOKEN_NAME_CHARACTERS = 100
+PROGRAM_USER_PREFIX = "user_"
 Visibility = Literal["own", "all"]
 """Which users' sessions, runs and memories a token can see: those of its own user, or of all users."""
 
@@ -53,6 +54,11 @@ class Principal(Struct, frozen=True):
         return replace(self, user=make_client_user(self.user, name), visibility=visibility, served=name)
 
     @property
+    def has_access_token(self) -> bool:
+        """Whether an access token stands for it."""
+        return self.token_id is not None and not self.token_id.startswith(PROGRAM_USER_PREFIX)
+
+    @property
     def is_anonymous(self) -> bool:
         """Whether it serves several people and no one of them is named."""
         return self.multi_user and self.served is None
@@ -81,6 +87,20 @@ class Principal(Struct, frozen=True):
 
     def sees(self, agent: str) -> bool:
         return self.agents is None or agent in self.agents
+
+
+def make_program_user(name: str, scopes: Collection[Scope], agents: Collection[str]) -> Principal:
+    """Return a client whom a program that embeds the engine has identified: it sees only what belongs to it.
+
+    It counts as a token of its own, whose id no access token has: what it starts is not the owner's."""
+    return Principal(
+        token_id=TokenId(f"{PROGRAM_USER_PREFIX}{name}"),
+        name=name,
+        scopes=frozenset(scopes),
+        agents=tuple(agents),
+        user=name,
+        visibility="own",
+    )
 
 
 OWNER = Principal(None, "the owner of the home", frozenset(SCOPES))

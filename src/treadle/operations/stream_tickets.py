@@ -60,7 +60,8 @@ async def create_ticket(context: Context, request: NewTicket) -> StreamTicket:
         raise UsageError(
             "A ticket of a token that serves several people is for the stream of one run: /v1/runs/ID/events."
         )
-    if context.principal.token_id is None:
+    token_id = context.principal.token_id
+    if token_id is None or not context.principal.has_access_token:
         raise UsageError("A ticket stands for an access token, and this request has none. Send it with a token.")
-    ticket, expires_at = await context.access.make_ticket(context.principal.token_id, request.path)
+    ticket, expires_at = await context.access.make_ticket(token_id, request.path)
     return StreamTicket(ticket, request.path, moment(expires_at))

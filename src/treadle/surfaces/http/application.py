@@ -41,7 +41,9 @@ def all_routes() -> list[HttpRoute]:
 class Application:
     """The application, without authentication."""
 
-    def __init__(self, context: Context, clock: Clock, routes: Sequence[HttpRoute] | None = None) -> None:
+    def __init__(
+        self, context: Context, clock: Clock, routes: Sequence[HttpRoute] | None = None, *, has_mcp: bool = True
+    ) -> None:
         self.access = context.access
         self.sign_ins = context.sign_ins
         self.has_pages = routes is None
@@ -51,7 +53,8 @@ class Application:
         self.routes = all_routes() if routes is None else routes
         self._services = Services(replace(context, address=lambda: self.address), clock.now)
         self._idempotency = IdempotencyMiddleware(Router(self.routes, self._services), context.requests, clock)
-        self._mcp = McpMount(self._idempotency, self._services.context, context.home if self.has_pages else None)
+        home = context.home if self.has_pages and has_mcp else None
+        self._mcp = McpMount(self._idempotency, self._services.context, home)
         self.asgi = BodyLimit(self._mcp)
 
     def use_siblings(self, siblings: Siblings) -> None:

@@ -31,6 +31,7 @@ PUBLIC_PATHS = ("/healthz", "/readyz")
 """Paths that reveal nothing and need no token."""
 SIGNED_PATH = re.compile(r"/v1/(?:hooks/[^/]+|channels/[^/]+/webhook)")
 """A POST to this path is signed by its sender and needs no token. Other methods need one."""
+ANY_HOST = "*"
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 STOPPING_RESPONSE_SECONDS = 1.0
 """How long a client may take to receive the response that the server is stopping."""
@@ -40,24 +41,27 @@ Hold = Callable[[Callable[[], None]], AbstractContextManager[None]]
 """Holds a stream open until its token or its sign-in ends; then it calls the function."""
 
 
-class TokenAuthentication:
-    """ASGI middleware that authenticates requests by token."""
+class Authentication:
+    """ASGI middleware that checks each request: its text, host and origin, and who sends it."""
+
+    hosts_setting = "`server.hosts` in config.yaml"
+    origins_setting = "`server.origins` in config.yaml"
 
     def __init__(
-        self,
-        app: ASGIApp,
-        streams: OpenStreams,
-        access: TokenService,
-        sign_ins: SignInService,
-        hosts: Collection[str] = LOOPBACK_HOSTS,
-        origins: Collection[str] = (),
+        self, app: ASGIApp, streams: OpenStreams, hosts: Collection[str], origins: Collection[str]
     ) -> None:
         self._app = app
         self._streams = streams
-        self._access = access
-        self._sign_ins = sign_ins
         self._hosts = frozenset(host.lower() for host in hosts)
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
+
+    async def identify(self, scope: Scope, headers: dict[bytes, str], host: str) -> None:
+        """Note in the state of a request who sends it. Raise an error unless that is known, or need not be."""
+        raise NotImplementedError
+
+    def secure(self, scope: Scope, send: Send) -> Send:
+        """Return how the response is sent: to a browser with headers that keep its content inert."""
+        return cookies.secure_responses(send) if "cookie" in get_state(scope) else send
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -71,14 +75,13 @@ class TokenAuthentication:
                 return
             send = cors.allow_origin(origin, send)
         try:
-            await self._authenticate(scope)
+            await self._check(scope)
         except Exception as error:
             await send_problem(error, scope, send)
         else:
-            secured = cookies.secure_responses(send) if "cookie" in get_state(scope) else send
-            await self._app(scope, receive, secured)
+            await self._app(scope, receive, self.secure(scope, send))
 
-    async def _authenticate(self, scope: Scope) -> None:
+    async def _check(self, scope: Scope) -> None:
         refuse_invalid_text(scope)
         headers = _read_headers(
             scope,
@@ -88,32 +91,70 @@ class TokenAuthentication:
         host = headers[b"host"].lower()
         self._check_host(host)
         self._check_origin(headers[b"origin"], host)
-        path, state = scope["path"], get_state(scope)
-        state["streams"] = self._streams
-        if path in PUBLIC_PATHS:
-            return
-        principal, hold = await self._identify(scope, headers, host)
-        if principal is not None:
-            state["principal"] = principal.for_user(_read_served_user(headers[USER_HEADER]))
-            state["hold"] = hold
-        elif not _needs_no_token(path, scope["method"]):
-            raise make_unauthorized()
-        elif path == cookies.SIGN_IN_PATH:
-            cookies.check_same_origin(scope, headers, partial(_is_own, host))
+        get_state(scope)["streams"] = self._streams
+        await self.identify(scope, headers, host)
 
     def knows_host(self, host: str) -> bool:
         """Return whether a `Host` header names this server."""
-        return _host_name(host.lower()) in self._hosts
+        return _host_name(host.lower()) in self._hosts or ANY_HOST in self._hosts
 
     def _check_host(self, host: str) -> None:
         if not self.knows_host(host):
             raise Refusal(
                 421,
                 "UnknownHost",
-                f"Unknown host `{host[:200]}`. Add the name to `server.hosts` in config.yaml to accept it.",
+                f"Unknown host `{host[:200]}`. Add the name to {self.hosts_setting} to accept it.",
             )
 
-    async def _identify(
+    def _find_allowed_origin(self, scope: Scope) -> str | None:
+        """Return the origin of a request if it is one of those allowed, and its host is one of the server's."""
+        found = dict(scope["headers"])
+        origin, host = found.get(b"origin", b"").decode("latin-1"), found.get(b"host", b"").decode("latin-1")
+        return origin if self.allows_origin(origin) and self.knows_host(host) else None
+
+    def allows_origin(self, origin: str) -> bool:
+        """Return whether pages of another origin may send requests here."""
+        return origin.lower().rstrip("/") in self._origins
+
+    def _check_origin(self, origin: str, host: str) -> None:
+        if origin and not is_own_origin(host, origin) and not self.allows_origin(origin):
+            raise Refusal(
+                403,
+                "ForeignOrigin",
+                f"Unknown origin `{origin.lower()[:200]}`. Add it to {self.origins_setting} to accept it.",
+            )
+
+
+class TokenAuthentication(Authentication):
+    """Authenticates requests by token, stream ticket or session cookie."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        streams: OpenStreams,
+        access: TokenService,
+        sign_ins: SignInService,
+        hosts: Collection[str] = LOOPBACK_HOSTS,
+        origins: Collection[str] = (),
+    ) -> None:
+        super().__init__(app, streams, hosts, origins)
+        self._access = access
+        self._sign_ins = sign_ins
+
+    async def identify(self, scope: Scope, headers: dict[bytes, str], host: str) -> None:
+        path, state = scope["path"], get_state(scope)
+        if path in PUBLIC_PATHS:
+            return
+        principal, hold = await self._find_principal(scope, headers, host)
+        if principal is not None:
+            state["principal"] = principal.for_user(_read_served_user(headers[USER_HEADER]))
+            state["hold"] = hold
+        elif not _needs_no_token(path, scope["method"]):
+            raise make_unauthorized()
+        elif path == cookies.SIGN_IN_PATH:
+            cookies.check_same_origin(scope, headers, partial(is_own_origin, host))
+
+    async def _find_principal(
         self, scope: Scope, headers: dict[bytes, str], host: str
     ) -> tuple[Principal | None, Hold | None]:
         """Return who sends a request, and how to notice that they no longer may: by a token, a stream ticket or a
@@ -142,27 +183,9 @@ class TokenAuthentication:
         principal = await self._sign_ins.principal(cookie) if cookie else None
         if principal is None:
             return None, None
-        cookies.check_same_origin(scope, headers, partial(_is_own, host))
+        cookies.check_same_origin(scope, headers, partial(is_own_origin, host))
         get_state(scope)["cookie"] = cookie
         return principal, partial(self._sign_ins.cut_when_invalid, cookie)
-
-    def _find_allowed_origin(self, scope: Scope) -> str | None:
-        """Return the origin of a request if it is one of `server.origins`, and its host is one of the server's."""
-        found = dict(scope["headers"])
-        origin, host = found.get(b"origin", b"").decode("latin-1"), found.get(b"host", b"").decode("latin-1")
-        is_known = origin.lower().rstrip("/") in self._origins and _host_name(host.lower()) in self._hosts
-        return origin if is_known else None
-
-    def _check_origin(self, origin: str, host: str) -> None:
-        if not origin:
-            return
-        origin = origin.lower().rstrip("/")
-        if not _is_own(host, origin) and origin not in self._origins:
-            raise Refusal(
-                403,
-                "ForeignOrigin",
-                f"Unknown origin `{origin[:200]}`. Add it to `server.origins` in config.yaml to accept it.",
-            )
 
 
 class OwnerAuthentication:
@@ -298,7 +321,7 @@ def _needs_no_token(path: str, method: str) -> bool:
     return method == "POST" and (path == cookies.SIGN_IN_PATH or SIGNED_PATH.fullmatch(path) is not None)
 
 
-def _is_own(host: str, origin: str) -> bool:
+def is_own_origin(host: str, origin: str) -> bool:
     """Return whether an origin is that of this server."""
     origin = origin.lower().rstrip("/")
     return origin.startswith(("http://", "https://")) and _netloc(origin) == host

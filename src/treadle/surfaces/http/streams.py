@@ -187,8 +187,9 @@ async def _end_response(scope: Scope, send: Send) -> None:
         async with asyncio.timeout(END_TIMEOUT_SECONDS):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
     except TimeoutError:
-        scope[ABORT_KEY]()
-        await asyncio.sleep(0)  # let the event loop close it
+        if (abort := scope.get(ABORT_KEY)) is not None:  # other servers than ours have none
+            abort()
+            await asyncio.sleep(0)  # let the event loop close it
     except OSError:
         pass  # the reader has disconnected
 
