@@ -162,6 +162,8 @@ async def measure(home: MeasuredHome) -> dict[str, float]:
     async with create_engine(home.database) as engine:
         engine.add_model("scripted", ScriptedModel(*[say("Hello.")] * (ROUNDS + 1)))
         engine.add_agents(*(Agent(f"agent-{number}", model="scripted/any") for number in range(AGENTS)))
+        while await engine.context.overview.index_texts():  # which `treadle serve` does in the background
+            pass
         for name, perform in list_measures(home).items():
             await perform(engine)
             found[name] = await _time_calls(engine, perform)

@@ -25,6 +25,7 @@ from treadle.stores.sqlite.connection import open_database, open_reader
 from treadle.stores.sqlite.deletion import SqliteDeletions
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.memory import SqliteMemories
+from treadle.stores.sqlite.overview import SqliteOverview
 from treadle.stores.sqlite.sessions import SqliteSessions
 from treadle.stores.sqlite.sign_ins import SqliteSignIns
 from treadle.stores.sqlite.writer import InlineWriter, ThreadWriter
@@ -110,6 +111,7 @@ class KeptOnFile:
                 deletions=SqliteDeletions(writer, self._path, clock),
                 sessions=SqliteSessions(writer),
                 accounts=SqliteAccounts(writer, clock),
+                overview=SqliteOverview(writer),
             )
         finally:
             await writer.close()

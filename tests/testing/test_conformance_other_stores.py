@@ -18,12 +18,13 @@ from treadle.testing.conformance import (
     memories,
     memory_events,
     owners,
+    searches,
     titles,
     workspaces,
 )
 from treadle.testing.conformance.store_harness import FullStoreCheck, FullStoreHarness
 
-PARTS = (memories, memory_events, owners, access, automation, deletion, titles, workspaces, labels)
+PARTS = (memories, memory_events, owners, access, automation, deletion, searches, titles, workspaces, labels)
 KEPT_CHECKS = tuple(check for part in PARTS for check in part.CHECKS)
 
 

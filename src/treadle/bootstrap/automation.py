@@ -19,6 +19,7 @@ from treadle.engine.event_hub import EventHub
 from treadle.home.agent_reader import HomeAgentReader
 from treadle.home.webhook_secrets import VaultSecrets
 from treadle.operations.automation import Automation
+from treadle.operations.search_index import SearchIndexer
 from treadle.operations.service import LocalService
 from treadle.system.clock import SystemClock, TimeOrderedIds
 from treadle.vault.vault import HomeVault
@@ -64,21 +65,26 @@ def make_automation(config: "EngineConfig", stores: Stores, service: LocalServic
         InboundWebhookRegistry(hooks, secrets, agents.find, clock, ids),
         InboundWebhookReceiver(hooks, secrets, service, stores.runs, agents.find, clock),
         WebhookRegistry(webhooks, letters, stores.runs, secrets, clock, ids, sender.wake, allow_local),
-        partial(_run_in_background, scheduler, sender, stores),
+        partial(_run_in_background, scheduler, sender, SearchIndexer(stores.overview, lambda: hub.changes), stores),
     )
 
 
 @asynccontextmanager
 async def _run_in_background(
-    scheduler: Scheduler, sender: "WebhookSender", stores: Stores
+    scheduler: Scheduler, sender: "WebhookSender", indexer: SearchIndexer, stores: Stores
 ) -> AsyncGenerator[None, None]:
-    """Run the scheduler, and the webhook sender in at most one process per database, while the block runs."""
+    """Run the scheduler while the block runs, and the webhook sender and the indexer of searches in at most one
+    process per database."""
 
     async def send_exclusively() -> None:
         await stores.alone("webhooks", sender.work)  # two senders would send everything twice
 
+    async def index_exclusively() -> None:
+        await stores.alone("search", indexer.work)
+
     tasks = [
         asyncio.create_task(scheduler.work(), name="treadle-schedules"),
+        asyncio.create_task(index_exclusively(), name="treadle-search"),
         asyncio.create_task(send_exclusively(), name="treadle-webhooks"),
     ]
     try:

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from treadle.domain import events as e
 from treadle.domain.envelope import Event
 from treadle.domain.errors import UsageError
 from treadle.domain.ids import RunId, SessionId
+from treadle.domain.said import Speaker, read_said
 from treadle.operations.context import Context
 from treadle.operations.operation import Operation
 from treadle.operations.schemas import Cursor, Page, moment
@@ -18,13 +18,14 @@ from treadle.ports.overview import SearchQuery
 SNIPPET_BEFORE, SNIPPET_AFTER = 60, 140
 """Characters of a snippet before and after the beginning of the match."""
 
-HitKind = Literal["message", "answer"]
+MAX_READS = 5
+"""How often one request reads on in the journal."""
 
 
 class SearchHit(Struct, frozen=True):
     """A message or an answer that contains the text."""
 
-    kind: HitKind
+    kind: Speaker
     session_id: SessionId
     title: str
     """Of the session."""
@@ -52,22 +53,19 @@ async def find_text(context: Context, request: FindText) -> Page[SearchHit]:
     if request.cursor is not None and not request.cursor.isdecimal():
         raise UsageError("cursor: no page has this cursor. Use `next` of the page before.")
     principal = context.principal
-    found = await context.overview.search(
-        SearchQuery(
-            request.text,
-            None if request.cursor is None else int(request.cursor),
-            request.limit,
-            principal.agents,
-            principal.only_owner,
-        )
-    )
-    titles = await _read_titles(context, {placed.event.origin.session_id for placed in found.events})
-    hits = [
-        hit
-        for placed in found.events
-        if (hit := _make_hit(placed.event, request.text, titles.get(placed.event.origin.session_id))) is not None
-    ]
-    return Page(tuple(hits), None if found.next is None else str(found.next))
+    hits, cursor = list[SearchHit](), None if request.cursor is None else int(request.cursor)
+    for _ in range(MAX_READS):
+        missing = request.limit - len(hits)
+        query = SearchQuery(request.text, cursor, missing, principal.agents, principal.only_owner)
+        found = await context.overview.search(query)
+        titles = await _read_titles(context, {placed.event.origin.session_id for placed in found.events})
+        for placed in found.events:
+            hit = _make_hit(placed.event, request.text, titles.get(placed.event.origin.session_id))
+            hits += () if hit is None else (hit,)
+        cursor = found.next
+        if cursor is None or len(hits) == request.limit:
+            break
+    return Page(tuple(hits), None if cursor is None else str(cursor))
 
 
 async def _read_titles(context: Context, sessions: Iterable[SessionId]) -> dict[SessionId, str]:
@@ -77,15 +75,9 @@ async def _read_titles(context: Context, sessions: Iterable[SessionId]) -> dict[
 
 def _make_hit(event: Event, text: str, title: str | None) -> SearchHit | None:
     """Return the hit in an event; None if the text is not in what was said, or its session was deleted."""
-    match event.data:
-        case e.UserMessage(message=message) | e.MessageSteered(message=message):
-            kind, said = "message", message.text
-        case e.RunForked(asked=asked):
-            kind, said = "message", asked
-        case e.RunEnd(text=answer):
-            kind, said = "answer", answer
-        case _:
-            return None
+    if (found := read_said(event.data)) is None:
+        return None
+    kind, said = found
     at = said.lower().find(text.lower())
     if at < 0 or title is None:
         return None

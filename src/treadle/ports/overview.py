@@ -1,7 +1,7 @@
 """Queries over all runs, for people: messages that contain a text, and the workers that own runs."""
 
 from collections.abc import Sequence
-from typing import Final, Generic, Protocol
+from typing import Generic, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -10,10 +10,12 @@ from treadle.domain.ids import Instant, Time
 from treadle.domain.users import UserId
 from treadle.ports.journal import PositionedEvent
 
-SEARCHED_TYPES: Final = ("user_message", "message_steered", "run_forked", "run_end")
-"""The events whose text a search reads: what users said, and the answers."""
-SEARCHED_POSITIONS = 200_000
-"""Maximum number of positions that one search reads."""
+SCANNED_TEXTS = 20_000
+"""Maximum number of texts that one search reads which are not in the index."""
+INDEXED_TEXTS = 100
+"""Maximum number of texts that are added to the index in one transaction."""
+CANDIDATES = 500
+"""Maximum number of texts that one search reads of those that the index names."""
 
 
 class SearchQuery(Struct, frozen=True):
@@ -50,10 +52,13 @@ class WorkerLease(WorkerFields[Instant], frozen=True):
 
 class Overview(Protocol):
     async def search(self, query: SearchQuery) -> FoundEvents:
-        """Return events of the types in SEARCHED_TYPES whose data contains a text, ignoring ASCII case.
+        """Return events in which something was said, of which the latest may contain the text; callers check that
+        it does. One search reads a limited number of texts: it may return nothing and still have a `next`."""
+        ...
 
-        The text may be in any field: callers check the fields that they mean. Read at most SEARCHED_POSITIONS
-        positions."""
+    async def index_texts(self) -> bool:
+        """Add the oldest texts that are not in the index of searches, up to INDEXED_TEXTS. Return whether there may
+        be more."""
         ...
 
     async def workers(self) -> Sequence[WorkerLease]:

@@ -12,6 +12,7 @@ from treadle.stores.postgres.database import PostgresDatabase, open_database
 from treadle.stores.postgres.deletion import PostgresDeletions
 from treadle.stores.postgres.journal import PostgresJournal
 from treadle.stores.postgres.memory import PostgresMemories
+from treadle.stores.postgres.overview import PostgresOverview
 from treadle.stores.postgres.sessions import PostgresSessions
 from treadle.stores.postgres.sign_ins import PostgresSignIns
 from treadle.stores.postgres.writer import PostgresWriter
@@ -66,4 +67,5 @@ class KeptOnServer:
                 deletions=PostgresDeletions(database, clock),
                 sessions=PostgresSessions(database),
                 accounts=PostgresAccounts(database, clock.now),
+                overview=PostgresOverview(database),
             )

@@ -182,9 +182,9 @@ TABLES = (
     ),
 )
 """Ordered so that each table follows the tables it references."""
-NOT_MIGRATED = frozenset(("memory_words", "sign_in_codes", "channel_states"))
-"""A table that PostgreSQL replaces with an index of its own, codes that expire within minutes, and the state of
-connections, which the next server records again."""
+NOT_MIGRATED = frozenset(("memory_words", "said_parts", "said_index", "sign_in_codes", "channel_states"))
+"""Indexes, which are made again, codes that expire within minutes, and the state of connections, which the next
+server records again."""
 
 
 class TableChecksum:

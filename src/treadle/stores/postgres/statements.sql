@@ -130,15 +130,48 @@ SELECT extract(epoch FROM clock_timestamp())::FLOAT8;
 -- name: end_of_search
 SELECT coalesce(max(position), 0) + 1 FROM events;
 
+-- name: said_before_position
+SELECT position FROM events
+WHERE position < $1 AND position > $2 AND type IN ('user_message', 'message_steered', 'run_forked', 'run_end')
+ORDER BY position DESC LIMIT 1 OFFSET $3;
+
 -- name: search
 SELECT position, run_id, session_id, runs.agent_id, parent_run_id, events.sequence, event_id, timestamp, type, version,
        data
 FROM events JOIN runs ON runs.id = events.run
-WHERE position < $1 AND position > $2 AND type = ANY($3::TEXT[])
-  AND convert_from(data, 'UTF8') ILIKE $4
-  AND ($5::TEXT[] IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name = ANY($5)))
-  AND ($6::TEXT IS NULL OR owner = $6)
-ORDER BY position DESC LIMIT $7;
+WHERE position < $1 AND position > $2 AND type IN ('user_message', 'message_steered', 'run_forked', 'run_end')
+  AND convert_from(data, 'UTF8') ILIKE $3
+  AND ($4::TEXT[] IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name = ANY($4)))
+  AND ($5::TEXT IS NULL OR owner = $5)
+ORDER BY position DESC LIMIT $6;
+
+-- name: candidates
+SELECT position FROM said_parts WHERE parts @> $1::INTEGER[] AND position < $2 ORDER BY position DESC LIMIT $3;
+
+-- name: said_at_positions
+SELECT position, run_id, session_id, runs.agent_id, parent_run_id, events.sequence, event_id, timestamp, type, version,
+       data
+FROM events JOIN runs ON runs.id = events.run
+WHERE position = ANY($1::BIGINT[])
+  AND ($2::TEXT[] IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name = ANY($2)))
+  AND ($3::TEXT IS NULL OR owner = $3)
+ORDER BY position DESC;
+
+-- name: indexed_to
+SELECT position FROM said_index;
+
+-- name: said_after_index
+SELECT position, type, version, data, owner FROM events JOIN runs ON runs.id = events.run
+WHERE position > (SELECT position FROM said_index) AND position <= feed_bound()
+  AND type IN ('user_message', 'message_steered', 'run_forked', 'run_end')
+ORDER BY position LIMIT $1;
+
+-- name: index_texts
+WITH moved AS (UPDATE said_index SET position = greatest(position, $3))
+INSERT INTO said_parts (position, parts)
+SELECT position, ARRAY(SELECT number::INTEGER FROM jsonb_array_elements_text(given.parts::JSONB) AS number)
+FROM unnest($1::BIGINT[], $2::TEXT[]) AS given (place, parts) JOIN events ON position = place
+ON CONFLICT DO NOTHING;
 
 -- name: workers
 SELECT worker, count(*), min(lease_until) FROM runs WHERE worker IS NOT NULL GROUP BY worker ORDER BY worker;

@@ -17,6 +17,7 @@ from treadle.ports.clock import Clock
 from treadle.ports.deletion import IdleSession, Tombstone
 from treadle.stores.sqlite.connection import BUSY_TIMEOUT_MS, SQL, SqliteDatabase, connect, explain
 from treadle.stores.sqlite.memory import forget_memory
+from treadle.stores.sqlite.overview import remove_from_index
 from treadle.stores.sqlite.transaction import Transaction, explain_deleted_session
 from treadle.stores.sqlite.writer import SqliteWriter
 
@@ -160,6 +161,7 @@ def _delete(db: SqliteDatabase, session_id: SessionId, now: Instant, by: str, po
     memories = [memory_id for memory_id, _ in db.execute(SQL["memories_from_session"], (session_id,))]
     for memory_id in memories:
         forget_memory(db, memory_id)
+    remove_from_index(db, session_id)
     for name in DELETE_STATEMENTS:
         db.execute(SQL[name], (session_id,))
     counts = (session.runs, session.events, len(memories), session.first_at, session.latest_at, now, by)

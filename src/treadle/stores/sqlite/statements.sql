@@ -290,14 +290,52 @@ DELETE FROM deaths WHERE at <= ?;
 -- name: end_of_search
 SELECT coalesce(max(position), 0) + 1 FROM events;
 
+-- name: said_before_position
+SELECT position FROM events
+WHERE position < ?1 AND position > ?2 AND type IN ('user_message', 'message_steered', 'run_forked', 'run_end')
+ORDER BY position DESC LIMIT 1 OFFSET ?3;
+
 -- name: search
 SELECT position, run_id, session_id, runs.agent_id, parent_run_id, sequence, event_id, timestamp, type, version, data
-FROM events JOIN runs ON runs.id = events.run
-WHERE position < ?1 AND position > ?2 AND type IN (SELECT value FROM json_each(?3))
-  AND CAST(data AS TEXT) LIKE ?4 ESCAPE '\'
-  AND (?5 IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name IN (SELECT value FROM json_each(?5))))
-  AND (?6 IS NULL OR owner = ?6)
-ORDER BY position DESC LIMIT ?7;
+FROM events CROSS JOIN runs ON runs.id = events.run
+WHERE position < ?1 AND position > ?2 AND type IN ('user_message', 'message_steered', 'run_forked', 'run_end')
+  AND CAST(data AS TEXT) LIKE ?3 ESCAPE '\'
+  AND (?4 IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name IN (SELECT value FROM json_each(?4))))
+  AND (?5 IS NULL OR owner = ?5)
+ORDER BY position DESC LIMIT ?6;
+
+-- name: candidates
+SELECT rowid FROM said_parts WHERE said_parts MATCH ?1 AND rowid < ?2 ORDER BY rowid DESC LIMIT ?3;
+
+-- name: said_at_positions
+SELECT position, run_id, session_id, runs.agent_id, parent_run_id, sequence, event_id, timestamp, events.type, version, data
+FROM json_each(?1) CROSS JOIN events ON position = value CROSS JOIN runs ON runs.id = events.run
+WHERE (?2 IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name IN (SELECT value FROM json_each(?2))))
+  AND (?3 IS NULL OR owner = ?3)
+ORDER BY position DESC;
+
+-- name: indexed_to
+SELECT position FROM said_index;
+
+-- name: said_after_index
+SELECT position, type, version, data, owner FROM events CROSS JOIN runs ON runs.id = events.run
+WHERE position > (SELECT position FROM said_index)
+  AND type IN ('user_message', 'message_steered', 'run_forked', 'run_end')
+ORDER BY position LIMIT ?;
+
+-- name: said_in_session
+SELECT position, type, version, data, owner FROM runs CROSS JOIN events ON runs.id = events.run
+WHERE session_id = ? AND position <= (SELECT position FROM said_index)
+  AND type IN ('user_message', 'message_steered', 'run_forked', 'run_end');
+
+-- name: index_text
+INSERT INTO said_parts (rowid, text) VALUES (?, ?);
+
+-- name: unindex_text
+INSERT INTO said_parts (said_parts, rowid, text) VALUES ('delete', ?, ?);
+
+-- name: move_index
+UPDATE said_index SET position = ?;
 
 -- name: workers
 SELECT worker, count(*), min(lease_until) FROM runs WHERE worker IS NOT NULL GROUP BY worker ORDER BY worker;

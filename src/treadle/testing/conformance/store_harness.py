@@ -16,6 +16,7 @@ from treadle.ports.deletion import Deletions
 from treadle.ports.journal import Publisher
 from treadle.ports.memory import MemoryKeeper
 from treadle.ports.memory_index import MemoryIndex, VectorStore
+from treadle.ports.overview import Overview
 from treadle.ports.sessions import SessionCatalog
 from treadle.testing.conformance.store import Recorder, Store, StoreProcess
 from treadle.testing.time import CountingIds, FakeClock
@@ -50,6 +51,7 @@ class FullStore:
     deletions: Deletions
     sessions: SessionCatalog
     accounts: Accounts
+    overview: Overview
 
 
 class FullStoreHarness(Protocol):

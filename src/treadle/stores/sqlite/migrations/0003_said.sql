@@ -1,0 +1,14 @@
+-- The index of searches, for every three characters of what was said: see `stores/search_parts`. It is filled later than
+-- the journal, up to a position.
+CREATE VIRTUAL TABLE said_parts USING fts5 (
+    text, content = '', tokenize = 'trigram case_sensitive 1', detail = 'none', columnsize = 0
+);
+
+-- What is deleted leaves nothing behind.
+INSERT INTO said_parts (said_parts, rank) VALUES ('secure-delete', 1);
+
+CREATE TABLE said_index (position INTEGER NOT NULL) STRICT;
+
+INSERT INTO said_index VALUES (0);
+
+CREATE INDEX events_said ON events (position) WHERE type IN ('user_message', 'message_steered', 'run_forked', 'run_end');
