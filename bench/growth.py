@@ -32,7 +32,6 @@ from treadle.api.engine import HostedEngine, create_engine
 from treadle.domain.ids import RunId, SessionId
 from treadle.operations import agents, approvals, memories, runs, search, sessions, usage_report
 from treadle.operations.operation import NoParameters, Operation
-from treadle.ports.journal import RunFilter
 from treadle.testing import ScriptedModel, say
 
 BAR, SEARCH_BAR = 1.3, 2.0
@@ -52,6 +51,7 @@ def list_measures(home: "MeasuredHome") -> dict[str, Measure]:
         "": {},
         "agent": {"agent": "agent-3"},
         "session": {"session_id": home.session_id},
+        "user": {"user": NEEDLE_USER},
         "status": {"status": "failed"},
         "rare outcome": {"outcome": "stuck"},
         "unfinished": {"unfinished": True},
@@ -66,7 +66,6 @@ def list_measures(home: "MeasuredHome") -> dict[str, Measure]:
         for name, wanted in lists.items()
     }
     return found | {
-        "runs list: user": _find_of_owner,
         "sessions list": _perform(sessions.LIST, sessions.ListSessions()),
         "sessions list: next page": _perform(sessions.LIST, sessions.ListSessions(cursor=home.latest_session)),
         "session": _perform(sessions.SHOW, sessions.ShowSession(home.session_id)),
@@ -107,10 +106,6 @@ class MeasuredHome:
 
 def _perform(operation: Operation[Any, Any], request: Any) -> Measure:
     return lambda engine: engine.call(operation, request)
-
-
-async def _find_of_owner(engine: HostedEngine) -> object:
-    return await engine.service.runs(RunFilter(owner=NEEDLE_USER))
 
 
 async def _search_all(engine: HostedEngine) -> object:

@@ -12,8 +12,9 @@ from treadle.domain.labels import Labels
 from treadle.ports.journal import RunFilter
 from treadle.stores.postgres.database import SQL
 from treadle.stores.postgres.runs import choose_find_statement
+from treadle.stores.search_parts import hash_part, list_parts, mark_owner
 from treadle.stores.sqlite.connection import open_database
-from treadle.stores.sqlite.run_lists import make_find_statement
+from treadle.stores.sqlite.run_lists import find_runs
 from treadle.testing.conformance.store import Recorder
 from treadle.testing.time import FakeClock
 
@@ -25,13 +26,30 @@ FILTERS = {
     "tag of a user": RunFilter(labels=Labels(("common",)), owners=("alice",)),
     "user": RunFilter(owners=("alice",)),
     "users": RunFilter(owners=("alice", "tok/alice")),
-    "tag, and words of the message": RunFilter(labels=Labels(("mine",)), text="hello"),
+    "tag, and words of the message": RunFilter(labels=Labels(("mine",)), text="zanz"),
+    "words of the message": RunFilter(text="ZANZ"),
+    "words of the message of a user": RunFilter(text="zanzibar", owners=("alice",)),
+    "cost": RunFilter(min_cost=9.0),
+    "words and cost": RunFilter(min_cost=9.0, text="zanzibar"),
+    "agent": RunFilter(agents=("rare",)),
+    "outcome": RunFilter(outcome="stuck"),
+    "status": RunFilter(status="failed"),
+    "status and outcome": RunFilter(status="failed", outcome="stuck"),
+    "time": RunFilter(since=1e6 + 0.5, until=1e6 + 3.5),
+    "unfinished": RunFilter(unfinished=True),
+    "status of unfinished runs": RunFilter(status="waiting"),
 }
+UNFINISHED = ("unfinished", "status of unfinished runs")
 RUNS = """
-INSERT INTO runs (id, run_id, session_id, agent_id, created_at, status, epoch, owner)
+INSERT INTO runs (id, run_id, session_id, agent_id, created_at, status, outcome, epoch, owner)
 WITH RECURSIVE n (i) AS (SELECT {first} UNION ALL SELECT i + 1 FROM n WHERE i < {last})
-SELECT i, 'run_' || i, 'ses', 'agt', i, 'completed', 0, '{owner}' FROM n;
-INSERT INTO run_summaries (run, message) SELECT id, 'hello' FROM runs WHERE id BETWEEN {first} AND {last};
+SELECT i, 'run_' || i, 'ses', '{agent}', i + 1000000 - {middle}, '{status}', {outcome}, 0, '{owner}' FROM n;
+INSERT INTO run_summaries (run, message, cost)
+SELECT id, '{text}', {cost} FROM runs WHERE id BETWEEN {first} AND {last};
+INSERT INTO events (position, run, sequence, event_id, timestamp, type, version, data)
+OVERRIDING SYSTEM VALUE
+SELECT id, id, 1, 'evt_' || id, 1, 'user_message', 1, {data} FROM runs WHERE id BETWEEN {first} AND {last};
+INSERT INTO said_parts ({columns}) SELECT id, '{said}'{cast} FROM runs WHERE id BETWEEN {first} AND {last};
 """
 LABEL = """
 INSERT INTO run_labels (key, value, run, owner)
@@ -39,19 +57,46 @@ SELECT '{key}', '{value}', id, owner FROM runs WHERE id BETWEEN {first} AND {las
 """
 
 
-def fill(others: int) -> str:
-    """Return statements that add runs of others with a common tag, and among them three that a filter looks for."""
-    mine = others // 2
-    return "".join(
-        (
-            RUNS.format(first=1, last=mine, owner="bob"),
-            RUNS.format(first=mine + 1, last=mine + 3, owner="alice"),
-            RUNS.format(first=mine + 4, last=others, owner="bob"),
-            LABEL.format(key="", value="common", first=1, last=others),
-            LABEL.format(key="", value="mine", first=mine + 1, last=mine + 3),
-            LABEL.format(key="ticket", value="42", first=mine + 1, last=mine + 3),
+class Filling:
+    """Statements that add runs of others with a common tag, and among them three that a filter looks for."""
+
+    def __init__(self, name: str, others: int) -> None:
+        self.middle, self.others = others // 2, others
+        mine = ("waiting", "NULL") if name in UNFINISHED else ("failed", "'stuck'")
+        self._mine = {"owner": "alice", "agent": "agt_rare", "text": "zanzibar", "cost": 9.5}
+        self._mine |= {"status": mine[0], "outcome": mine[1]}
+        self._of_others = {"owner": "bob", "agent": "agt_common", "text": "hello", "cost": 0.1}
+        self._of_others |= {"status": "completed", "outcome": "'completed'"}
+
+    def write(self, *, is_postgres: bool) -> str:
+        middle = self.middle
+        statements = (
+            "INSERT INTO agents (agent_id, name) VALUES ('agt_rare', 'rare'), ('agt_common', 'common');",
+            self._add(1, middle, self._of_others, is_postgres),
+            self._add(middle + 1, middle + 3, self._mine, is_postgres),
+            self._add(middle + 4, self.others, self._of_others, is_postgres),
+            "UPDATE said_index SET position = (SELECT max(position) FROM events);",
+            LABEL.format(key="", value="common", first=1, last=self.others),
+            LABEL.format(key="", value="mine", first=middle + 1, last=middle + 3),
+            LABEL.format(key="ticket", value="42", first=middle + 1, last=middle + 3),
         )
-    )
+        return "".join(statements)
+
+    def _add(self, first: int, last: int, facts: dict[str, Any], is_postgres: bool) -> str:
+        said = mark_owner(facts["owner"]) + facts["text"]
+        index = {"columns": "rowid, text", "said": said, "cast": "", "data": "x'7B7D'"}
+        if is_postgres:
+            parts = ",".join(str(hash_part(part)) for part in list_parts(said))
+            index = {"columns": "position, parts", "said": f"{{{parts}}}", "cast": "::INTEGER[]"}
+            index |= {"data": "'{}'"}
+        written = RUNS.format(first=first, last=last, middle=self.middle, **facts, **index)
+        if is_postgres:
+            return written.replace("WITH RECURSIVE", "OVERRIDING SYSTEM VALUE WITH RECURSIVE")
+        return written.replace("OVERRIDING SYSTEM VALUE\n", "")
+
+    @property
+    def expected(self) -> list[str]:
+        return [f"run_{self.middle + number}" for number in (3, 2, 1)]
 
 
 @pytest.mark.parametrize("name", FILTERS)
@@ -59,7 +104,8 @@ def test_sqlite_reads_only_runs_that_match(name: str) -> None:
     def count_steps(others: int) -> int:
         with closing(open_database(":memory:")) as database:
             database.execute("PRAGMA foreign_keys = OFF")
-            database.execute(fill(others))
+            filling = Filling(name, others)
+            database.execute(filling.write(is_postgres=False))
             steps = 0
 
             def count() -> bool:
@@ -67,10 +113,9 @@ def test_sqlite_reads_only_runs_that_match(name: str) -> None:
                 steps += 1
                 return False
 
-            cast("apsw.Connection", database).set_progress_handler(count, 10)
-            statement, values = make_find_statement(FILTERS[name], 50)
-            found = database.execute(statement, values).fetchall()
-            assert [row[0] for row in found] == [f"run_{others // 2 + number}" for number in (3, 2, 1)]
+            cast(apsw.Connection, database).set_progress_handler(count, 10)
+            found = find_runs(database, FILTERS[name], 50)
+            assert [row[0] for row in found] == filling.expected
             return steps
 
     few, many = count_steps(40), count_steps(OTHERS)
@@ -83,16 +128,17 @@ async def test_postgres_reads_only_runs_that_match(name: str, url: str) -> None:
     async with opened(url, Recorder(), FakeClock()) as (journal, database, _):
         connection = await database.connect()
         try:
-            forced = "OVERRIDING SYSTEM VALUE WITH RECURSIVE"
-            await connection.execute(fill(OTHERS).replace("WITH RECURSIVE", forced))
+            filling = Filling(name, OTHERS)
+            await connection.execute(filling.write(is_postgres=True))
             await connection.execute("ANALYZE")
-            statement, values = choose_find_statement(FILTERS[name], 50)
+            few, agents = await journal.find_few(FILTERS[name]), await journal.find_agents(FILTERS[name])
+            statement, values = choose_find_statement(FILTERS[name], 50, agents, few)
             explain = f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {SQL[statement]}"
             [[plan]] = await connection.fetch(explain, *values)
             found = await journal.find(FILTERS[name])
         finally:
             await connection.close()
-    assert [record.origin.run_id for record in found] == [f"run_{OTHERS // 2 + number}" for number in (3, 2, 1)]
+    assert [record.origin.run_id for record in found] == filling.expected
     assert count_rows(msgspec.json.decode(plan)[0]["Plan"]) < 60
 
 

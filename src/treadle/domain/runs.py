@@ -40,6 +40,10 @@ _LIMITS: Final = (
 )
 
 
+def is_ended(status: Status) -> bool:
+    return status in ("completed", "failed", "cancelled")
+
+
 def outcome_status(kind: OutcomeKind) -> Status:
     """Return the status of a run with this outcome."""
     match kind:

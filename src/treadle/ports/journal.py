@@ -197,6 +197,11 @@ class RunFilter(Struct, frozen=True):
     labels: Labels = NO_LABELS
     """Only those that have all of these tags and metadata."""
 
+    @property
+    def only_owner(self) -> UserId | None:
+        """The owner of all matching runs, if there is only one."""
+        return self.owners[0] if self.owners is not None and len(self.owners) == 1 else None
+
 
 MESSAGE_CHARACTERS = 200
 """How much of the message of a run lists show and search."""

@@ -4,14 +4,18 @@ another one has all of its parts."""
 from zlib import crc32
 
 from treadle.domain.envelope import decode_data
+from treadle.domain.graphemes import make_printable_line
 from treadle.domain.said import read_said
 from treadle.domain.users import UserId
 
 PART_CHARACTERS = 3
 MAX_QUERY_PARTS = 40
 """More parts of a query would exclude hardly any more texts."""
+FEW_RUNS = 1000
+"""Fewer runs that have a text or a cost are read and sorted. Of more, the newest that match are soon found in the
+order of the runs."""
 MARK_START, MARKS = 0xE000, 6400
-"""The characters of the private use area, of which marks of owners are made."""
+"""The characters of the private use area, of which marks of owners are made. No folded text has them."""
 
 
 def fold_said(type_: str, version: int, raw: bytes) -> str:
@@ -21,7 +25,8 @@ def fold_said(type_: str, version: int, raw: bytes) -> str:
 
 
 def fold(text: str) -> str:
-    return text.lower().replace("\0", " ").encode(errors="replace").decode()
+    """Return a text as one line in lower case."""
+    return make_printable_line(text).lower().encode(errors="replace").decode()
 
 
 def mark_owner(owner: UserId) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from treadle.domain.envelope import Event, Origin, decode_data
 from treadle.domain.errors import UnknownRun
 from treadle.domain.ids import AgentId, RunId, SessionId
+from treadle.domain.runs import is_ended
 from treadle.domain.users import UserId
 from treadle.ports.journal import ALL_RUNS, PositionedEvent, RunFilter, RunRecord
 from treadle.stores.postgres.batch import explain_missing_run
@@ -13,6 +14,7 @@ from treadle.stores.postgres.connection import unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
 from treadle.stores.postgres.driver import PostgresRow
 from treadle.stores.run_facts import decode_labels
+from treadle.stores.search_parts import FEW_RUNS, hash_part, list_query_parts
 
 
 class PostgresRuns:
@@ -34,9 +36,30 @@ class PostgresRuns:
         )
 
     async def find(self, filter: RunFilter = ALL_RUNS, limit: int = 50) -> Sequence[RunRecord]:
-        name, values = choose_find_statement(filter, limit)
+        few, agents = await self.find_few(filter), await self.find_agents(filter)
+        name, values = choose_find_statement(filter, limit, agents, few)
         found = await self._database.rows(name, *values)
         return [to_run_record(row) for row in found]
+
+    async def find_agents(self, wanted: RunFilter) -> Sequence[str] | None:
+        """Return the ids of the agents of a filter."""
+        if wanted.agents is None:
+            return None
+        return [str(row[0]) for row in await self._database.rows("agent_ids", list(wanted.agents))]
+
+    async def find_few(self, wanted: RunFilter) -> Sequence[int] | None:
+        """Return the numbers of the runs that have the text or the cost, if they are few."""
+        if wanted.labels.pairs():  # which select fewer
+            return None
+        if wanted.text is not None and (parts := list_query_parts(wanted.text, wanted.only_owner)):
+            rows = await self._database.rows("runs_by_text", [hash_part(part) for part in parts], FEW_RUNS)
+            if len(rows) < FEW_RUNS:
+                return list({int(row[0]) for row in rows})
+        if wanted.min_cost is not None:
+            rows = await self._database.rows("runs_by_cost", wanted.min_cost, FEW_RUNS)
+            if len(rows) < FEW_RUNS:
+                return [int(row[0]) for row in rows]
+        return None
 
     async def list_unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:
         return [to_run_record(row) for row in await self._database.rows("unfinished", session_id)]
@@ -66,17 +89,21 @@ class PostgresRuns:
         return AgentId(found[0])
 
 
-def choose_find_statement(wanted: RunFilter, limit: int) -> tuple[str, list[Any]]:
-    """Return the name of the statement that finds runs, and its values."""
+def choose_find_statement(
+    wanted: RunFilter, limit: int, agent_ids: Sequence[str] | None, among: Sequence[int] | None
+) -> tuple[str, list[Any]]:
+    """Return the name of the statement that finds runs, and its values: with the ids of its agents, and the numbers
+    of the runs that match its text or its cost if they are few."""
+    has_live_status = wanted.status is not None and not is_ended(wanted.status)
     labels = wanted.labels.pairs()
     values = [
-        None if wanted.agents is None else list(wanted.agents),
+        None if agent_ids is None else list(agent_ids),
         wanted.session_id,
         wanted.parent_run_id,
         wanted.status,
         wanted.outcome,
         wanted.before,
-        wanted.unfinished,
+        wanted.unfinished or has_live_status,
         limit,
         None if wanted.owners is None else list(wanted.owners),
         wanted.id_prefix,
@@ -85,9 +112,12 @@ def choose_find_statement(wanted: RunFilter, limit: int) -> tuple[str, list[Any]
         wanted.text,
         wanted.min_cost,
     ]
-    if not labels:
-        return "find_runs", values
-    return "find_labelled_runs", [*values, [name for name, _ in labels], [value for _, value in labels]]
+    if labels:
+        return "find_labelled_runs", [*values, [name for name, _ in labels], [value for _, value in labels]]
+    is_timed = among is None and (wanted.since is not None or wanted.until is not None)
+    only_ended = wanted.status is not None and not has_live_status
+    name = "find_runs_by_time" if is_timed else "find_runs"
+    return name, [*values, only_ended, None if among is None else list(among)]
 
 
 def to_event(origin: Origin, record: tuple[Any, ...]) -> Event:

@@ -49,11 +49,12 @@ SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at,
        coalesce(labels, '')
 FROM runs LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries ON run = runs.id WHERE run_id = $1;
 
+-- The planner knows how many runs an agent has, but not by its name.
 -- name: find_runs
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
        coalesce(name, ''), runs.owner, coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, '')
 FROM runs LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries ON run = runs.id
-WHERE ($1::TEXT[] IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name = ANY($1)))
+WHERE ($1::TEXT[] IS NULL OR agent_id = ANY($1))
   AND ($2::TEXT IS NULL OR session_id = $2) AND ($3::TEXT IS NULL OR parent_run_id = $3)
   AND ($4::TEXT IS NULL OR status = $4) AND ($5::TEXT IS NULL OR outcome = $5)
   AND ($6::TEXT IS NULL OR id < (
@@ -62,8 +63,38 @@ WHERE ($1::TEXT[] IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name
   AND ($10::TEXT IS NULL OR starts_with(run_id, $10)) AND ($11::DOUBLE PRECISION IS NULL OR created_at >= $11)
   AND ($12::DOUBLE PRECISION IS NULL OR created_at < $12)
   AND ($13::TEXT IS NULL OR position(lower($13) IN lower(message)) > 0)
-  AND ($14::DOUBLE PRECISION IS NULL OR cost >= $14)
+  AND ($14::DOUBLE PRECISION IS NULL OR cost >= $14) AND (NOT $15::BOOLEAN OR outcome IS NOT NULL)
+  AND ($16::BIGINT[] IS NULL OR id = ANY($16))
 ORDER BY id DESC LIMIT $8;
+
+-- name: find_runs_by_time
+SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
+       coalesce(name, ''), runs.owner, coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, '')
+FROM runs LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries ON run = runs.id
+WHERE ($1::TEXT[] IS NULL OR agent_id = ANY($1))
+  AND ($2::TEXT IS NULL OR session_id = $2) AND ($3::TEXT IS NULL OR parent_run_id = $3)
+  AND ($4::TEXT IS NULL OR status = $4) AND ($5::TEXT IS NULL OR outcome = $5)
+  AND ($6::TEXT IS NULL OR (created_at, id) < (
+      SELECT created_at, id FROM runs WHERE run_id = $6 AND ($9::TEXT[] IS NULL OR owner = ANY($9))))
+  AND (NOT $7::BOOLEAN OR outcome IS NULL) AND ($9::TEXT[] IS NULL OR owner = ANY($9))
+  AND ($10::TEXT IS NULL OR starts_with(run_id, $10)) AND ($11::DOUBLE PRECISION IS NULL OR created_at >= $11)
+  AND ($12::DOUBLE PRECISION IS NULL OR created_at < $12)
+  AND ($13::TEXT IS NULL OR position(lower($13) IN lower(message)) > 0)
+  AND ($14::DOUBLE PRECISION IS NULL OR cost >= $14) AND (NOT $15::BOOLEAN OR outcome IS NOT NULL)
+  AND ($16::BIGINT[] IS NULL OR id = ANY($16))
+ORDER BY created_at DESC, id DESC LIMIT $8;
+
+-- name: agent_ids
+SELECT agent_id FROM agents WHERE name = ANY($1::TEXT[]);
+
+-- name: runs_by_text
+(SELECT run FROM said_parts JOIN events USING (position) WHERE parts @> $1::INTEGER[] LIMIT $2)
+UNION ALL
+(SELECT run FROM events WHERE position > (SELECT position FROM said_index)
+   AND type IN ('user_message', 'message_steered', 'run_forked', 'run_end') LIMIT $2);
+
+-- name: runs_by_cost
+SELECT run FROM run_summaries WHERE cost >= $1 LIMIT $2;
 
 -- name: find_labelled_runs
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,

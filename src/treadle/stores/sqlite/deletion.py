@@ -17,7 +17,7 @@ from treadle.ports.clock import Clock
 from treadle.ports.deletion import IdleSession, Tombstone
 from treadle.stores.sqlite.connection import BUSY_TIMEOUT_MS, SQL, SqliteDatabase, connect, explain
 from treadle.stores.sqlite.memory import forget_memory
-from treadle.stores.sqlite.overview import remove_from_index
+from treadle.stores.sqlite.said_index import remove_from_index
 from treadle.stores.sqlite.transaction import Transaction, explain_deleted_session
 from treadle.stores.sqlite.writer import SqliteWriter
 

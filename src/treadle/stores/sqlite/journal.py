@@ -36,7 +36,7 @@ from treadle.stores.sqlite.concurrency import Wakes, count_other_owned_runs, fin
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 from treadle.stores.sqlite.projections import require_open_approval
 from treadle.stores.sqlite.reservations import reserve
-from treadle.stores.sqlite.run_lists import make_find_statement
+from treadle.stores.sqlite.run_lists import find_runs
 from treadle.stores.sqlite.transaction import (
     RunRow,
     Transaction,
@@ -306,8 +306,7 @@ class SqliteJournal:
         return await self._writer.read(look)
 
     async def find(self, filter: RunFilter = ALL_RUNS, limit: int = 50) -> Sequence[RunRecord]:
-        statement, values = make_find_statement(filter, limit)
-        return await self._writer.read(lambda db: [to_run_record(row) for row in db.execute(statement, values)])
+        return await self._writer.read(lambda db: [to_run_record(row) for row in find_runs(db, filter, limit)])
 
     async def list_unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:
         def work(db: SqliteDatabase) -> list[RunRecord]:

@@ -6,21 +6,19 @@ from typing import Any
 import msgspec
 
 from treadle.domain.envelope import Origin
-from treadle.domain.ids import SessionId
 from treadle.ports.journal import PositionedEvent
 from treadle.ports.overview import (
     CANDIDATES,
-    INDEXED_TEXTS,
     SCANNED_TEXTS,
     FoundEvents,
     SearchQuery,
     WorkerLease,
     like_pattern,
 )
-from treadle.stores.search_parts import fold, fold_said, list_query_parts, mark_owner
+from treadle.stores.search_parts import fold, fold_said, list_query_parts
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 from treadle.stores.sqlite.journal import to_event
-from treadle.stores.sqlite.transaction import Transaction
+from treadle.stores.sqlite.said_index import index_texts, match_parts
 from treadle.stores.sqlite.writer import SqliteWriter
 
 
@@ -43,7 +41,7 @@ class SqliteOverview:
         return await self._writer.read(look)
 
     async def index_texts(self) -> bool:
-        return await self._writer.write(_index_texts, lambda _: None, patient=True)
+        return await self._writer.write(index_texts, lambda _: None, patient=True)
 
     async def workers(self) -> Sequence[WorkerLease]:
         found = await self._writer.read(lambda db: db.execute(SQL["workers"]).fetchall())
@@ -76,9 +74,7 @@ def _scan(db: SqliteDatabase, query: SearchQuery, before: int, indexed: int) -> 
 
 def _read_candidates(db: SqliteDatabase, query: SearchQuery, parts: Sequence[str], before: int) -> FoundEvents:
     """Read the latest texts before a position that have all parts of the query."""
-    quoted = (part.replace('"', '""') for part in parts)
-    wanted = " AND ".join(f'"{part}"' for part in quoted)
-    found = [int(row[0]) for row in db.execute(SQL["candidates"], (wanted, before, CANDIDATES))]
+    found = [int(row[0]) for row in db.execute(SQL["candidates"], (match_parts(parts), before, CANDIDATES))]
     values = (msgspec.json.encode(found).decode(), _encode_agents(query), query.owner)
     events: list[PositionedEvent] = []
     for row in db.execute(SQL["said_at_positions"], values):
@@ -87,19 +83,3 @@ def _read_candidates(db: SqliteDatabase, query: SearchQuery, parts: Sequence[str
             if len(events) == query.limit:
                 return FoundEvents(tuple(events), events[-1].position)
     return FoundEvents(tuple(events), found[-1] if len(found) == CANDIDATES else None)
-
-
-def _index_texts(transaction: Transaction) -> bool:
-    db = transaction.db
-    texts = db.execute(SQL["said_after_index"], (INDEXED_TEXTS,)).fetchall()
-    for position, type_, version, raw, owner in texts:
-        db.execute(SQL["index_text"], (position, mark_owner(owner) + fold_said(type_, version, raw)))
-    if texts:
-        db.execute(SQL["move_index"], (texts[-1][0],))
-    return len(texts) == INDEXED_TEXTS
-
-
-def remove_from_index(db: SqliteDatabase, session_id: SessionId) -> None:
-    """Remove what was said in a session from the index."""
-    for position, type_, version, raw, owner in db.execute(SQL["said_in_session"], (session_id,)).fetchall():
-        db.execute(SQL["unindex_text"], (position, mark_owner(owner) + fold_said(type_, version, raw)))

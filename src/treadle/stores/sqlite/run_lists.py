@@ -1,38 +1,98 @@
-"""The statement that finds runs. What it reads first selects few of them by an index, in the order of the runs."""
+"""The statements that find runs. What is read first selects few of them by an index, in the order of the runs."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from treadle.domain.runs import is_ended
 from treadle.ports.journal import RunFilter
-from treadle.stores.sqlite.connection import SQL
+from treadle.stores.search_parts import FEW_RUNS, list_query_parts
+from treadle.stores.sqlite.connection import SQL, SqliteDatabase
+from treadle.stores.sqlite.said_index import match_parts
 
 
-def make_find_statement(wanted: RunFilter, limit: int) -> tuple[str, list[Any]]:
-    """Return the statement that finds runs, the newest first, and its values."""
-    conditions = [*_select_runs(wanted), *_limit_runs(wanted)]
-    order = "newest_labelled_runs" if wanted.labels.pairs() else "newest_runs"
+def find_runs(db: SqliteDatabase, wanted: RunFilter, limit: int) -> list[Any]:
+    """Return the rows of matching runs, the newest first."""
+    statement, values = make_find_statement(wanted, limit, _find_few(db, wanted))
+    return db.execute(statement, values).fetchall()
+
+
+def _find_few(db: SqliteDatabase, wanted: RunFilter) -> list[int] | None:
+    """Return the numbers of the runs that have the text or the cost, if they are few."""
+    if wanted.labels.pairs():  # which select fewer
+        return None
+    if wanted.text is not None and (parts := list_query_parts(wanted.text, wanted.only_owner)):
+        found = _read_numbers(db, "runs_by_text", match_parts(parts))
+        if len(found) < FEW_RUNS:
+            return list(set(found))
+    if wanted.min_cost is not None:
+        found = _read_numbers(db, "runs_by_cost", wanted.min_cost)
+        if len(found) < FEW_RUNS:
+            return found
+    return None
+
+
+def _read_numbers(db: SqliteDatabase, statement: str, value: Any) -> list[int]:
+    return [int(row[0]) for row in db.execute(SQL[statement], (value, FEW_RUNS))]
+
+
+def make_find_statement(wanted: RunFilter, limit: int, among: list[int] | None = None) -> tuple[str, list[Any]]:
+    """Return the statement that finds runs, the newest first, and its values. `among` has the numbers of the runs
+    that match its text or its cost."""
+    source, *conditions = _choose_source(wanted, among)
+    order = ORDERS.get(source[0], "newest_runs")
+    conditions = [source, *conditions, *_limit_runs(wanted, order)]
     names = ("find_runs", *(name for name, *_ in conditions), order)
     values = [value for _, *values in conditions for value in values]
     return "\n".join([SQL[name] for name in names]), [*values, limit]
 
 
+ORDERS = {
+    "from_labels": "newest_labelled_runs",
+    "from_labels_of_owners": "newest_labelled_runs",
+    "from_summaries": "newest_summaries",
+    "from_times": "newest_runs_by_time",
+}
+"""The orders of sources that are not read by the numbers of runs."""
+BEFORE = {"newest_labelled_runs": "and_label_before", "newest_summaries": "and_summary_before"}
+"""The conditions that begin a further page in these orders."""
 Condition = tuple[Any, ...]
 """The name of a part of the statement, and the values of its placeholders."""
 
 
-def _select_runs(wanted: RunFilter) -> list[Condition]:
+def _choose_source(wanted: RunFilter, among: list[int] | None) -> list[Condition]:
     """Return what is read first, and by which values."""
+    owners = _match_owners("and_owner", wanted)
     if labels := wanted.labels.pairs():
         first, *others = labels
         source = "from_labels" if wanted.owners is None else "from_labels_of_owners"
         more = [("and_label", *label) for label in others]
         return [(source, *first), *_match_owners("and_label_of_owner", wanted), *more]
+    if among is not None:
+        return [("from_numbers", msgspec.json.encode(among).decode()), *owners]
     if wanted.text is not None or wanted.min_cost is not None:  # smaller than the runs
-        return [("from_summaries",), *_match_owners("and_owner", wanted)]
-    source = "from_runs" if wanted.owners is None else "from_runs_of_owners"
-    return [(source,), *_match_owners("and_owner", wanted)]
+        return [("from_summaries",), *owners]
+    if wanted.owners is not None:
+        return [("from_runs_of_owners",), *owners]
+    if wanted.session_id is not None or wanted.parent_run_id is not None or wanted.id_prefix is not None:
+        return [("from_runs",)]
+    return [_choose_index(wanted)]
+
+
+def _choose_index(wanted: RunFilter) -> Condition:
+    """Return the index of the runs that is read, in the order of the runs or of their times."""
+    if wanted.unfinished or (wanted.status is not None and not is_ended(wanted.status)):
+        return ("from_unfinished_runs",)
+    if wanted.outcome is not None:
+        return ("from_runs_of_outcome",)
+    if wanted.status is not None:
+        return ("from_ended_runs_of_status",)
+    if wanted.agents is not None and len(wanted.agents) == 1:
+        return ("from_runs_of_agent", wanted.agents[0])
+    if wanted.since is not None or wanted.until is not None:
+        return ("from_times",)
+    return ("from_runs",)
 
 
 def _match_owners(name: str, wanted: RunFilter) -> list[Condition]:
@@ -44,11 +104,13 @@ def _match_owners(name: str, wanted: RunFilter) -> list[Condition]:
     return [(f"{name}s", _encode(wanted.owners))]
 
 
-def _limit_runs(wanted: RunFilter) -> list[Condition]:
+def _limit_runs(wanted: RunFilter, order: str) -> list[Condition]:
     """Return the conditions on single runs."""
     found: list[Condition] = []
-    if wanted.before is not None:
-        name = "and_label_before" if wanted.labels.pairs() else "and_before"
+    if wanted.before is not None and order == "newest_runs_by_time":
+        found.append(("and_before_in_time", wanted.before))
+    elif wanted.before is not None:
+        name = BEFORE.get(order, "and_before")
         of_owners = () if wanted.owners is None else (_encode(wanted.owners),)
         found.append((f"{name}_of_owners" if of_owners else name, wanted.before, *of_owners))
     if wanted.unfinished:

@@ -11,6 +11,44 @@ FROM runs LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries AS summary O
 FROM runs INDEXED BY runs_of_owner
      LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries AS summary ON summary.run = runs.id WHERE TRUE
 
+-- name: from_runs_of_agent
+FROM runs INDEXED BY runs_of_agent
+     LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries AS summary ON summary.run = runs.id
+WHERE runs.agent_id = (SELECT agent_id FROM agents WHERE name = ?)
+
+-- name: from_runs_of_outcome
+FROM runs INDEXED BY runs_of_outcome
+     LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries AS summary ON summary.run = runs.id WHERE TRUE
+
+-- name: from_ended_runs_of_status
+FROM runs INDEXED BY ended_runs_of_status
+     LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries AS summary ON summary.run = runs.id
+WHERE outcome IS NOT NULL
+
+-- name: from_unfinished_runs
+FROM runs INDEXED BY runs_unfinished
+     LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries AS summary ON summary.run = runs.id
+WHERE outcome IS NULL
+
+-- name: from_times
+FROM runs INDEXED BY runs_by_time
+     LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries AS summary ON summary.run = runs.id WHERE TRUE
+
+-- name: from_numbers
+FROM json_each(?) AS number CROSS JOIN runs ON runs.id = number.value
+     LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries AS summary ON summary.run = runs.id WHERE TRUE
+
+-- name: runs_by_text
+SELECT run FROM (SELECT run FROM said_parts CROSS JOIN events ON position = said_parts.rowid WHERE said_parts MATCH ?1
+      LIMIT ?2)
+UNION ALL
+SELECT run FROM (SELECT run FROM events INDEXED BY events_said
+                 WHERE position > (SELECT position FROM said_index)
+                   AND type IN ('user_message', 'message_steered', 'run_forked', 'run_end') LIMIT ?2);
+
+-- name: runs_by_cost
+SELECT run FROM run_summaries WHERE cost >= ? LIMIT ?;
+
 -- name: from_summaries
 FROM run_summaries AS summary CROSS JOIN runs ON runs.id = summary.run LEFT JOIN agents USING (agent_id) WHERE TRUE
 
@@ -41,6 +79,15 @@ AND chosen.owner IN (SELECT value FROM json_each(?))
 
 -- name: and_before
 AND runs.id < (SELECT id FROM runs WHERE run_id = ?)
+
+-- name: and_summary_before
+AND summary.run < (SELECT id FROM runs WHERE run_id = ?)
+
+-- name: and_summary_before_of_owners
+AND summary.run < (SELECT id FROM runs WHERE run_id = ? AND owner IN (SELECT value FROM json_each(?)))
+
+-- name: and_before_in_time
+AND (runs.created_at, runs.id) < (SELECT created_at, id FROM runs WHERE run_id = ?)
 
 -- name: and_label_before
 AND chosen.run < (SELECT id FROM runs WHERE run_id = ?)
@@ -92,3 +139,9 @@ ORDER BY runs.id DESC LIMIT ?
 
 -- name: newest_labelled_runs
 ORDER BY chosen.run DESC LIMIT ?
+
+-- name: newest_summaries
+ORDER BY summary.run DESC LIMIT ?
+
+-- name: newest_runs_by_time
+ORDER BY runs.created_at DESC, runs.id DESC LIMIT ?
