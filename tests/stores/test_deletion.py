@@ -53,10 +53,13 @@ async def talk(folder: Path, *told: tuple[str, str]) -> list[str]:
     callbacks = treadle.Callbacks(on_approval=lambda event: "approve")
     script = [step for _, about in told for step in a_run(about)]
     async with opened(folder, ScriptedModel(*script)) as engine:
-        return [
+        run_ids = [
             (await engine.run(hero, f"Tell me of the {about}.", callbacks, session=session, user="ada")).run_id
             for session, about in told
         ]
+        while await engine.context.overview.index_texts():
+            pass
+        return run_ids
 
 
 def home_of(folder: Path) -> Home:
@@ -78,12 +81,21 @@ async def delete(folder: Path, session: str) -> retention.Deleted:
         return await house.delete_session(SessionId(session), BY)
 
 
+def count_said(folder: Path, part: str) -> int:
+    """Return how many texts in the index of searches have a part."""
+    [(count,)] = rows(folder, f"SELECT count(*) FROM said_parts WHERE said_parts MATCH '\"{part}\"'")  # noqa: S608 -- ours
+    return count
+
+
 def of_session(folder: Path, session: str) -> dict[str, int]:
     """Return how many rows of each table name a session or one of its runs in any column."""
     found: dict[str, int] = {}
     with closing(open_reader(f"{folder}/t.db")) as db:
         runs = [row[0] for row in db.execute("SELECT run_id FROM runs WHERE session_id = ?", (session,))]
-        for (table,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+        tables = (
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name <> 'said_parts'"  # it cannot be listed
+        )
+        for (table,) in db.execute(tables).fetchall():
             for row in db.execute(f'SELECT * FROM "{table}"'):  # noqa: S608 -- the names are our own
                 if any(name in str(cell) for cell in row for name in (session, *runs)):
                     found[table] = found.get(table, 0) + 1
@@ -103,10 +115,12 @@ async def test_nothing_of_a_deleted_session_is_left_in_the_files(tmp_path: Path)
     assert before.count(CANARY.encode()) > 100, "the whole text of the result is there too"
     assert {"events", "runs", "said", "results", "memories"} <= set(of_session(tmp_path, "ses_gone"))
     assert rows(tmp_path, "SELECT count(*) FROM approvals") == [(2,)]
+    assert (count_said(tmp_path, "quo"), count_said(tmp_path, "wal")) == (2, 2)
     done = await delete(tmp_path, "ses_gone")
     after = in_the_files(tmp_path)
     assert CANARY.encode() not in after
     assert b"walrus" in after
+    assert (count_said(tmp_path, "quo"), count_said(tmp_path, "wal")) == (0, 2)
     assert set(of_session(tmp_path, "ses_gone")) <= KEPT
     assert rows(tmp_path, "SELECT count(*) FROM approvals") == [(1,)]
     assert rows(tmp_path, "SELECT key FROM requests") == [("other",)]
@@ -142,6 +156,7 @@ async def test_nothing_of_a_deleted_session_is_left_on_shared_pages(tmp_path: Pa
     assert rows(tmp_path, "PRAGMA foreign_key_check") == []
     with closing(open_database(f"{tmp_path}/t.db")) as db:
         db.execute("INSERT INTO memory_words (memory_words) VALUES ('integrity-check')")
+    assert (count_said(tmp_path, "quo"), count_said(tmp_path, "pan")) == (0, 48)
 
 
 async def test_deleting_a_session_with_a_run_in_progress_is_refused_with_advice(tmp_path: Path) -> None:

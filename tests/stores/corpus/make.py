@@ -107,7 +107,8 @@ def tables_of(database: Any) -> Iterator[str]:
             for (row,) in database.execute(f"SELECT {quoted} FROM {name}"):  # noqa: S608 -- names of our own tables
                 yield f"INSERT INTO {name} VALUES ({row});"  # noqa: S608 -- quoted by SQLite
     yield "INSERT INTO memory_words (memory_words) VALUES ('rebuild');"
-    yield "INSERT INTO memory_words (memory_words, rank) VALUES ('secure-delete', 1);"
+    for index in ("memory_words", "said_parts"):
+        yield f"INSERT INTO {index} ({index}, rank) VALUES ('secure-delete', 1);"  # noqa: S608 -- names of our own tables
     for pragma in ("application_id", "user_version"):
         yield f"PRAGMA {pragma} = {database.execute(f'PRAGMA {pragma}').fetchall()[0][0]};"
     yield "COMMIT;"

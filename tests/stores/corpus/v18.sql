@@ -478,6 +478,7 @@ CREATE INDEX runs_by_time         ON runs (created_at, id);
 CREATE INDEX summaries_by_cost    ON run_summaries (cost) WHERE cost IS NOT NULL;
 INSERT INTO memory_words (memory_words) VALUES ('rebuild');
 INSERT INTO memory_words (memory_words, rank) VALUES ('secure-delete', 1);
+INSERT INTO said_parts (said_parts, rank) VALUES ('secure-delete', 1);
 PRAGMA application_id = 1414677580;
 PRAGMA user_version = 18;
 COMMIT;
