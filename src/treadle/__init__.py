@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         ThinkingItem,
     )
     from treadle.ports.hooks import Block, Hook, HookedCall, Rewrite
+    from treadle.ports.run_context import RunContext
     from treadle.ports.tool import Observation, ToolContext, ToolError
     from treadle.surfaces.http.mounted_app import asgi
     from treadle.tools.function import tool
@@ -104,6 +105,7 @@ _PUBLIC = {
     "RefusedCall": "treadle.api.result",
     "Result": "treadle.api.result",
     "Rewrite": "treadle.ports.hooks",
+    "RunContext": "treadle.ports.run_context",
     "RunEnd": "treadle.domain.events",
     "RunFailed": "treadle.domain.errors",
     "RunStart": "treadle.domain.events",
@@ -161,6 +163,7 @@ __all__ = [
     "RefusedCall",
     "Result",
     "Rewrite",
+    "RunContext",
     "RunEnd",
     "RunFailed",
     "RunStart",

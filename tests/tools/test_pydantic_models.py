@@ -130,7 +130,7 @@ async def test_a_run_has_a_typed_output_and_its_tools_have_dependencies() -> Non
         return context.deps["city"]
 
     agent = treadle.Agent(name="guide", model="scripted/any", tools=[plan, look_up], output=Trip)
-    assert_type(agent, treadle.Agent[Trip])
+    assert_type(agent, treadle.Agent[Any, Trip])
     async with treadle.Engine("sqlite:///:memory:", deps={"city": "Rome"}) as engine:
         answer = Trip(to=Place(city="Rome"), days=3)
         model = ScriptedModel(ask(call("look_up")), say(answer.model_dump_json()))

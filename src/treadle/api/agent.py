@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Generic, Literal, NotRequired, TypeAlias, TypedDict, Unpack, cast, overload
+from typing import Any, Generic, Literal, NotRequired, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 
 import msgspec
 from msgspec import Struct
@@ -48,15 +48,17 @@ from treadle.domain.permissions import ApprovalRules, Asker, SandboxMode, Sandbo
 from treadle.domain.quotas import Quotas
 from treadle.domain.schedules import Heartbeat
 from treadle.domain.users import LOCAL_USER
+from treadle.engine.program import WriteInstructions
 from treadle.operations.overrides import apply_overrides, list_limits, make_agent
 from treadle.operations.requested_run import Overrides, RequestedRun
+from treadle.ports.run_context import Deps
 from treadle.ports.tool import Tool
 from treadle.tools.answer_types import make_answer_schema
 from treadle.tools.foreign import ForeignTool, is_foreign_tool, make_foreign_tool
 from treadle.tools.function import tool as as_tool
 from treadle.tools.toolset import Toolset
 
-ToolLike: TypeAlias = "Tool | Toolset | Callable[..., Any] | ForeignTool | str | Agent[Any]"
+ToolLike: TypeAlias = "Tool | Toolset | Callable[..., Any] | ForeignTool | str | Agent[Any, Any]"
 """A tool, a set of tools, a typed function, a tool of LangChain or pydantic-ai, the name (or glob) of tools that
 the engine knows, or an agent to delegate work to."""
 DELEGATES = "invoke_agent"
@@ -83,8 +85,8 @@ class AgentOptions(TypedDict, total=False):
     """The fields of an agent file, besides `name` and `output`: docs/reference/settings.md."""
 
     model: str
-    instructions: str
-    """Another name of `persona`."""
+    instructions: str | WriteInstructions
+    """Another name of `persona`, or a function that returns it for a `RunContext`. It is called once per run."""
     provider: str | None
     model_settings: ModelSettings | Mapping[str, Any] | None
     persona: str
@@ -117,9 +119,11 @@ class AgentOptions(TypedDict, total=False):
 
 
 DEFAULT_NAME = "agent"
+_Answer = TypeVar("_Answer")
+_Provided = TypeVar("_Provided")
 
 
-class Agent(Generic[Output]):
+class Agent(Generic[Deps, Output]):
     """An agent: its model, its instructions, its tools and its limits.
 
         agent = treadle.Agent(
@@ -128,25 +132,65 @@ class Agent(Generic[Output]):
 
     The parameters are the fields of an agent file (docs/reference/settings.md). In addition, `tools` may contain
     functions, and `output` may be a type that the answer must match: `Agent(output=Article)` is an
-    `Agent[Article]`, and the `output` of its results is an `Article`. `instructions` is another name of
-    `persona`."""
-
-    @overload
-    def __init__(self, name: str = ..., *, output: type[Output], **options: Unpack[AgentOptions]) -> None: ...
+    `Agent[Any, Article]`, and the `output` of its results is an `Article`. `deps_type` is the type of the `deps` of
+    its runs: `Agent(deps_type=Shop, output=Article)` is an `Agent[Shop, Article]`. `instructions` is another name
+    of `persona`, and may be a function of a `RunContext` that returns the text."""
 
     @overload
     def __init__(
-        self: "Agent[Any]", name: str = ..., *, output: OutputLike = None, **options: Unpack[AgentOptions]
+        self, name: str = ..., *, output: type[Output], deps_type: type[Deps], **options: Unpack[AgentOptions]
     ) -> None: ...
 
-    def __init__(self, name: str = DEFAULT_NAME, *, output: Any = None, **options: Unpack[AgentOptions]) -> None:
+    @overload
+    def __init__(
+        self: "Agent[Any, _Answer]",
+        name: str = ...,
+        *,
+        output: type[_Answer],
+        deps_type: None = None,
+        **options: Unpack[AgentOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "Agent[_Provided, Any]",
+        name: str = ...,
+        *,
+        output: OutputLike = None,
+        deps_type: type[_Provided],
+        **options: Unpack[AgentOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "Agent[Any, Any]",
+        name: str = ...,
+        *,
+        output: OutputLike = None,
+        deps_type: None = None,
+        **options: Unpack[AgentOptions],
+    ) -> None: ...
+
+    def __init__(
+        self,
+        name: str = DEFAULT_NAME,
+        *,
+        output: Any = None,
+        deps_type: Any = None,
+        **options: Unpack[AgentOptions],
+    ) -> None:
         refuse_unknown_options(options, AgentOptions, "an agent", AGENT_HINTS)
+        self.deps_type: Any = deps_type
+        self.write_instructions: WriteInstructions | None = None
         if "/" in name or ":" in name:
             raise ConfigError(f"The first argument of an agent is its name. Write Agent(model={name!r}).")
         if (instructions := options.pop("instructions", None)) is not None:
             if options.get("persona"):
                 raise ConfigError(f"agent `{name}`: `instructions` is another name of `persona`. Set one of them.")
-            options["persona"] = instructions
+            if isinstance(instructions, str):
+                options["persona"] = instructions
+            else:
+                self.write_instructions = instructions
         tools = options.get("tools", ())
         if isinstance(tools, str) or not isinstance(tools, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance] -- programs are not checked
             raise ConfigError(f"agent `{name}`: tools={tools!r} is not a list. Write tools=[…].")
@@ -164,7 +208,7 @@ class Agent(Generic[Output]):
             fields["agents"] = list_agent_names(tools, options.get("agents", ()))
         self.spec = make_agent(fields)
 
-    def run_sync(self, message: str, **options: Unpack["RunOptions"]) -> Result[Output]:
+    def run_sync(self, message: str, **options: Unpack["RunOptions[Deps]"]) -> Result[Output]:
         """Run the agent on the database of the home and return the result, for scripts and notebooks. The call
         blocks until then. A program that runs several agents opens one `Engine`."""
         engine = import_module("treadle.api.engine").Engine()  # by its name: an engine knows what an agent is
@@ -189,10 +233,10 @@ def collect_tools(tools: Sequence[ToolLike]) -> tuple[Tool, ...]:
     return tuple(named.values())
 
 
-def collect_agents(tools: Sequence[ToolLike]) -> list["Agent[Any]"]:
+def collect_agents(tools: Sequence[ToolLike]) -> list["Agent[Any, Any]"]:
     """Return the agents among these, and those that work is delegated to further down."""
-    found: list[Agent[Any]] = []
-    waiting: list[Agent[Any]] = [item for item in tools if isinstance(item, Agent)]  # pyright: ignore[reportUnknownVariableType] -- of any output
+    found: list[Agent[Any, Any]] = []
+    waiting: list[Agent[Any, Any]] = [item for item in tools if isinstance(item, Agent)]  # pyright: ignore[reportUnknownVariableType] -- of any output
     while waiting:
         agent = waiting.pop(0)
         if agent not in found:
@@ -261,7 +305,7 @@ def choose_output_type(output: OutputLike) -> Any:
     return Any if output is None or isinstance(output, Mapping) else output
 
 
-class RunOptions(TypedDict):
+class RunOptions(TypedDict, Generic[Deps]):
     """What one run may change of its agent."""
 
     session: NotRequired[str | None]
@@ -285,6 +329,9 @@ class RunOptions(TypedDict):
     """Start a run of its own, after those of the session, even if one of them waits and would get the message."""
     resumed_from: NotRequired[str | None]
     """The ended run that this one continues, in the session of that run."""
+    deps: NotRequired[Deps]
+    """What tools, hooks and functions of instructions find as `context.deps`, in this run and its child runs. It is
+    not stored: see `Engine(make_deps=…)`."""
     tags: NotRequired[Sequence[str]]
     """Tags of the run and its child runs, for lists and usage: up to 16."""
     metadata: NotRequired[Mapping[str, str]]
@@ -303,7 +350,7 @@ class ForkOptions(TypedDict):
     model: NotRequired[str | None]
     message: NotRequired[str | None]
     """At the first step it replaces the original message; later it follows the results."""
-    agent: NotRequired[Agent[Any] | AgentSpec | None]
+    agent: NotRequired[Agent[Any, Any] | AgentSpec | None]
     key: NotRequired[str | None]
     asker: NotRequired[Asker | None]
 
@@ -332,7 +379,7 @@ def make_attachment(attachment: Image | Path, max_bytes: int = DEFAULT_MAX_ATTAC
         raise UsageError(f"The attachment {attachment} is neither UTF-8 text nor an image ({kinds}).") from None
 
 
-def apply_options(spec: AgentSpec, options: RunOptions) -> AgentSpec:
+def apply_options(spec: AgentSpec, options: RunOptions[Any]) -> AgentSpec:
     """Return the agent for one run, with the caller's options applied."""
     limits, tools = options.get("limits"), options.get("tools")
     overrides = Overrides(
@@ -418,7 +465,7 @@ def _call(callback: Callable[[Any], None] | None, value: Any) -> None:
         callback(value)
 
 
-def request_run(spec: AgentSpec, message: str, options: RunOptions) -> RequestedRun:
+def request_run(spec: AgentSpec, message: str, options: RunOptions[Any]) -> RequestedRun:
     """Return a message for an agent with the options of its run, which `apply_options` has applied to the agent."""
     session, user_id, ended = options.get("session"), options.get("user"), options.get("resumed_from")
     max_bytes = spec.limits.max_attachment_bytes
@@ -433,6 +480,7 @@ def request_run(spec: AgentSpec, message: str, options: RunOptions) -> Requested
         user=user_id or LOCAL_USER,
         anonymous=user_id is None,
         only_own=user_id is not None,
+        own_deps=options.get("deps") is not None,
         tags=read_tags(options.get("tags", ())),
         metadata=read_metadata(options.get("metadata", {})),
         has_own_model=options.get("model") is not None,
@@ -451,7 +499,7 @@ def find_trace_parent() -> str:
     return f"00-{current.trace_id:032x}-{current.span_id:016x}-{int(current.trace_flags):02x}"
 
 
-def find_output_type(agent: Agent[Any] | AgentSpec, options: RunOptions) -> Any:
+def find_output_type(agent: Agent[Any, Any] | AgentSpec, options: RunOptions[Any]) -> Any:
     """Return the type to decode the answer as, or None for plain text."""
     if (output := options.get("output")) is not None:
         return choose_output_type(output)
@@ -460,6 +508,6 @@ def find_output_type(agent: Agent[Any] | AgentSpec, options: RunOptions) -> Any:
     return None if agent.output is None else Any
 
 
-def find_answer_type(agent: Agent[Any] | AgentSpec, message: str, options: RunOptions) -> Any:
+def find_answer_type(agent: Agent[Any, Any] | AgentSpec, message: str, options: RunOptions[Any]) -> Any:
     """Return the type to decode the answer to a message as; None for plain text, and for a session command."""
     return None if parse_command(message) is not None else find_output_type(agent, options)

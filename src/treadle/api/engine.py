@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, Unpac
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace as replace_fields
 
 from treadle.api.agent import (
     Agent,
@@ -59,11 +60,13 @@ from treadle.domain.events import AgentWaiting, ApprovalRequested, ClarifyReques
 from treadle.domain.ids import RunId
 from treadle.domain.permissions import Asker
 from treadle.domain.providers import ApiModeName, ProviderConfig
+from treadle.engine.program import MakeDeps, Program
 from treadle.models.registry import ModelRegistry
 from treadle.operations.context import Context
 from treadle.operations.event_source import follow_without_resets
 from treadle.operations.forks import Fork
 from treadle.operations.operation import LocalCaller, Operation, Q, R
+from treadle.operations.requested_run import RequestedRun
 from treadle.operations.run_start import start_here
 from treadle.operations.schemas import Ticket
 from treadle.operations.service import LocalService
@@ -71,6 +74,7 @@ from treadle.operations.system_facts import DoctorFinding
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.hooks import Hook
 from treadle.ports.model import Model
+from treadle.ports.run_context import Deps, RunContext
 from treadle.ports.tool import Tool
 from treadle.telemetry.settings import Telemetry
 from treadle.tools.foreign import ForeignTool
@@ -126,9 +130,11 @@ class Engine(RunMethods):
     home. `home` is the folder with the configuration, by default TREADLE_HOME or `~/.treadle`. With `metrics`, the
     engine counts what it does, for `Engine.metrics`. A `span_processor` of OpenTelemetry gets the spans of runs.
     With `new`, a missing database is replaced by an empty one. Tools find `deps`, such as a client or a connection
-    pool, in `ToolContext.deps`. Calls that need an approval wait for one, and agents can ask questions; with
-    `approvals="deny"` such calls are denied. With `resume=False`, unfinished runs of earlier processes stay as they
-    are until they are resumed one by one. Tests may give a `treadle.testing.FakeClock` as `clock`."""
+    pool, in `ToolContext.deps`, unless their run has its own. `make_deps` is a function of a `RunContext` that
+    returns the deps of a run which another process has submitted with its own, and of every run if there are no
+    `deps`. Calls that need an approval wait for one, and agents can ask questions; with `approvals="deny"` such
+    calls are denied. With `resume=False`, unfinished runs of earlier processes stay as they are until they are
+    resumed one by one. Tests may give a `treadle.testing.FakeClock` as `clock`."""
 
     def __init__(
         self,
@@ -137,6 +143,7 @@ class Engine(RunMethods):
         home: str | PathLike[str] | None = None,
         metrics: bool = False,
         deps: Any = None,
+        make_deps: MakeDeps | None = None,
         new: bool = False,
         approvals: Literal["wait", "deny"] = "wait",
         resume: bool = True,
@@ -154,7 +161,14 @@ class Engine(RunMethods):
             telemetry = Telemetry(metrics=metrics, traces=traces, processor=span_processor)
         share = ALL if resume else WorkerShare(only_own=True, even_alone=True)
         config = configure_engine(
-            database, given, clock=clock, telemetry=telemetry, share=share, deps=deps, examine=_examine
+            database,
+            given,
+            clock=clock,
+            telemetry=telemetry,
+            share=share,
+            deps=deps,
+            make_deps=make_deps,
+            examine=_examine,
         )
         self._config = replace(config, announces_resumed=True)
         if config.mcp is not None:
@@ -242,6 +256,7 @@ class Engine(RunMethods):
             spec = self._register_servers(agent)
             self._config.agents[spec.name] = spec
             if isinstance(agent, Agent):
+                self._add_functions(agent)
                 self._add_parts(agent.tools, agent.agents)
 
     def _add_parts(self, tools: Sequence[Tool], agents: Sequence[Agent]) -> None:
@@ -249,7 +264,18 @@ class Engine(RunMethods):
         self.add_tools(*tools)
         for agent in agents:
             self._config.agents[agent.spec.name] = self._register_servers(agent)
+            self._add_functions(agent)
             self.add_tools(*agent.tools)
+
+    def _add_functions(self, agent: Agent) -> None:
+        """Add what the journal cannot hold of an agent: the type of its deps, the function of its instructions."""
+        program, name = self._config.program, agent.spec.name
+        program.deps_types.pop(name, None)
+        program.instructions.pop(name, None)
+        if agent.deps_type is not None:
+            program.deps_types[name] = agent.deps_type
+        if agent.write_instructions is not None:
+            program.instructions[name] = agent.write_instructions
 
     def _register_servers(self, agent: Agent | AgentSpec) -> AgentSpec:
         """Register the MCP servers of an agent. Return its spec, with references to their secrets."""
@@ -285,19 +311,21 @@ class Engine(RunMethods):
 
     # ── Runs ──
 
-    async def submit(self, agent: Agent | AgentSpec | str, message: str, **options: Unpack[RunOptions]) -> RunId:
+    async def submit(
+        self, agent: Agent[Deps, Any] | AgentSpec | str, message: str, **options: Unpack[RunOptions[Deps]]
+    ) -> RunId:
         """Queue a run and return its ID. The run is durable when this returns."""
         return (await self._submit(agent, message, options)).run_id
 
     async def run(
         self,
-        agent: Agent[Output] | AgentSpec | str,
+        agent: Agent[Deps, Output] | AgentSpec | str,
         message: str,
         callbacks: Callbacks | None = None,
         *,
         on_approval: OnApproval | None = None,
         on_clarify: OnClarify | None = None,
-        **options: Unpack[RunOptions],
+        **options: Unpack[RunOptions[Deps]],
     ) -> Result[Output]:
         """Run an agent to its end and return the result.
 
@@ -315,7 +343,7 @@ class Engine(RunMethods):
         return await self._finish(ticket.run_id, find_answer_type(agent, message, options), on_approval, on_clarify)
 
     def stream(
-        self, agent: Agent[Output] | AgentSpec | str, message: str, **options: Unpack[RunOptions]
+        self, agent: Agent[Deps, Output] | AgentSpec | str, message: str, **options: Unpack[RunOptions[Deps]]
     ) -> RunStream[Event, Output]:
         """Run an agent and yield all events, durable and live, up to `run_end`.
 
@@ -324,12 +352,12 @@ class Engine(RunMethods):
 
     def stream_text(
         self,
-        agent: Agent[Output] | AgentSpec | str,
+        agent: Agent[Deps, Output] | AgentSpec | str,
         message: str,
         *,
         on_approval: OnApproval | None = None,
         on_clarify: OnClarify | None = None,
-        **options: Unpack[RunOptions],
+        **options: Unpack[RunOptions[Deps]],
     ) -> RunStream[str, Output]:
         """Run an agent and yield the text that the model writes, as it writes it.
 
@@ -345,12 +373,12 @@ class Engine(RunMethods):
 
     def stream_output(
         self,
-        agent: Agent[Output] | AgentSpec | str,
+        agent: Agent[Deps, Output] | AgentSpec | str,
         message: str,
         *,
         on_approval: OnApproval | None = None,
         on_clarify: OnClarify | None = None,
-        **options: Unpack[RunOptions],
+        **options: Unpack[RunOptions[Deps]],
     ) -> RunStream[Any, Output]:
         """Run an agent with an `output` and yield its answer while it is written: plain lists and dictionaries that
         grow. The last one is the whole answer, which `result.output` of the stream holds as the type.
@@ -367,7 +395,7 @@ class Engine(RunMethods):
         return self._open_stream(agent, message, options, read, needs_output=True)
 
     def stream_items(
-        self, agent: Agent[Output] | AgentSpec | str, message: str, **options: Unpack[RunOptions]
+        self, agent: Agent[Deps, Output] | AgentSpec | str, message: str, **options: Unpack[RunOptions[Deps]]
     ) -> "RunStream[Item, Output]":
         """Run an agent and yield the items of its transcript, each when it begins and whenever it changes:
         messages, answers, tool calls, approvals, plans, child runs, the end."""
@@ -375,9 +403,9 @@ class Engine(RunMethods):
 
     def _open_stream(
         self,
-        agent: Agent[Output] | AgentSpec | str,
+        agent: Agent[Deps, Output] | AgentSpec | str,
         message: str,
-        options: RunOptions,
+        options: RunOptions[Any],
         read: Callable[[RunId], AsyncGenerator[Piece, None]],
         *,
         needs_output: bool = False,
@@ -491,13 +519,13 @@ class Engine(RunMethods):
 
     def run_sync(
         self,
-        agent: Agent[Output] | AgentSpec | str,
+        agent: Agent[Deps, Output] | AgentSpec | str,
         message: str,
         callbacks: Callbacks | None = None,
         *,
         on_approval: OnApproval | None = None,
         on_clarify: OnClarify | None = None,
-        **options: Unpack[RunOptions],
+        **options: Unpack[RunOptions[Deps]],
     ) -> Result[Output]:
         """Run an agent and return the result, for scripts and notebooks. The call blocks until then: in async code
         use `run`. An engine that is not open is opened for this run alone."""
@@ -522,12 +550,12 @@ class Engine(RunMethods):
 
     def stream_text_sync(
         self,
-        agent: Agent[Any] | AgentSpec | str,
+        agent: Agent[Deps, Any] | AgentSpec | str,
         message: str,
         *,
         on_approval: OnApproval | None = None,
         on_clarify: OnClarify | None = None,
-        **options: Unpack[RunOptions],
+        **options: Unpack[RunOptions[Deps]],
     ) -> Iterator[str]:
         """Run an agent and yield the text that the model writes. The engine must be open, by `with`."""
         stream = self.stream_text(agent, message, on_approval=on_approval, on_clarify=on_clarify, **options)
@@ -535,12 +563,12 @@ class Engine(RunMethods):
 
     def stream_output_sync(
         self,
-        agent: Agent[Any] | AgentSpec | str,
+        agent: Agent[Deps, Any] | AgentSpec | str,
         message: str,
         *,
         on_approval: OnApproval | None = None,
         on_clarify: OnClarify | None = None,
-        **options: Unpack[RunOptions],
+        **options: Unpack[RunOptions[Deps]],
     ) -> Iterator[Any]:
         """Run an agent with an `output` and yield its answer while it is written, as `stream_output` does. The
         engine must be open, by `with`."""
@@ -623,14 +651,14 @@ class Engine(RunMethods):
             case _:
                 pass
 
-    def _find_agent(self, agent: Agent[Output] | AgentSpec | str) -> Agent[Output] | AgentSpec:
+    def _find_agent(self, agent: Agent[Deps, Output] | AgentSpec | str) -> Agent[Deps, Output] | AgentSpec:
         """Return an agent that was given by its name: one that was added, or one of the home."""
         if not isinstance(agent, str):
             return agent
         added = self._config.agents.get(agent)
         return self._open_parts.context.visible_agent(agent) if added is None else added
 
-    async def _submit(self, agent: Agent | AgentSpec | str, message: str, options: RunOptions) -> Ticket:
+    async def _submit(self, agent: Agent | AgentSpec | str, message: str, options: RunOptions[Any]) -> Ticket:
         refuse_unknown_options(options, RunOptions)
         agent = self._find_agent(agent)
         if self._asker is not None and options.get("asker") is None:
@@ -643,7 +671,40 @@ class Engine(RunMethods):
         await self._approve_servers(agent, tools or ())
         if spec.output is not None and (type_ := find_output_type(agent, options)) is not Any:
             self._config.answer_types.add(spec.output, type_)
-        return await start_here(self._service, request_run(spec, message, options), options.get("key"))
+        requested, run_id = request_run(spec, message, options), RunId(self._config.ids("run"))
+        deps, program = options.get("deps"), self._config.program
+        program.check_deps(spec.name, _find_deps_type(agent, program), deps)
+        write = agent.write_instructions if isinstance(agent, Agent) else program.instructions.get(spec.name)
+        if write is not None:
+            context = RunContext[Any](
+                run_id=run_id,
+                session_id=requested.session_id,
+                agent=spec.name,
+                user=requested.user,
+                tags=requested.tags,
+                metadata=requested.metadata,
+                deps=program.find(run_id) if deps is None else deps,
+            )
+            requested = replace_fields(requested, agent=await program.instruct(spec, context, write))
+        return await self._start(requested, run_id, deps, options.get("key"))
+
+    async def _start(self, requested: RequestedRun, run_id: RunId, deps: Any, key: str | None) -> Ticket:
+        """Start a run that finds its deps here. An earlier run that a key returns gets them if it lacks some."""
+        program = self._config.program
+        if deps is None:
+            return await start_here(self._service, requested, key, run_id=run_id)
+        program.give(run_id, deps)
+        try:
+            ticket = await start_here(self._service, requested, key, run_id=run_id)
+        except BaseException:
+            program.forget(run_id)
+            raise
+        if ticket.run_id != run_id:
+            program.forget(run_id)
+            if (await self._service.run(ticket.run_id)).outcome is None:
+                program.give(ticket.run_id, deps)
+                self._wake_waiting_runs()
+        return ticket
 
     # ── Opening and closing ──
 
@@ -696,6 +757,10 @@ class Engine(RunMethods):
         if parts is not None:
             await parts.close()
         await self._config.close()
+
+
+def _find_deps_type(agent: Agent | AgentSpec, program: Program) -> type | None:
+    return agent.deps_type if isinstance(agent, Agent) else program.deps_types.get(agent.name)
 
 
 async def _resolve(answer: _Answer | Awaitable[_Answer]) -> _Answer:

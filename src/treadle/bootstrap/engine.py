@@ -120,6 +120,7 @@ class EngineParts:
             hub = EventHub(clock, ids, wake)
             stores = await _open_stores(database, config, hub)
             opened.push_async_callback(stores.close)
+            hub.observers.append(config.program.observe)
             resumed = None
             if config.announces_resumed:
                 resumed = ResumedRuns(clock.now())
@@ -273,7 +274,7 @@ async def _make_deps(
             workspace=workspace,
             hidden=(config.home.path, *list_database_files(database)),
             places=config.places,
-            program_deps=config.tool_deps,
+            program=config.program,
         ),
         children=ChildDeps(
             models=models,
@@ -283,6 +284,7 @@ async def _make_deps(
             sessions=stores.sessions,
             workspace=workspace,
             identify_workspace=identify_workspace,
+            program=config.program,
         ),
         session=SessionDeps(models, stores.sessions, results, memories),
         find_answer_error=config.answer_types.find_error,

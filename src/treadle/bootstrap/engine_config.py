@@ -1,13 +1,14 @@
 """The configuration of an engine, which `engine_setup` builds and `engine` opens."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from treadle.bootstrap.stores import ALL, WorkerShare
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.mcp_servers import McpSettings
 from treadle.domain.writable_places import EnginePlaces
+from treadle.engine.program import Program
 from treadle.home.mcp import HomeMcp
 from treadle.home.run_places import RunPlaces
 from treadle.home.system_facts import Examination
@@ -58,8 +59,8 @@ class EngineConfig:
     """The machine's clock, which follows when it is set; `clock` does not."""
     answer_types: AnswerTypes = field(default_factory=AnswerTypes)
     """The types of answers that a program has asked for."""
-    tool_deps: Any = None
-    """What a program provides to its tools."""
+    program: Program = field(default_factory=Program)
+    """What a program provides to its runs."""
     mcp: HomeMcp | None = None
     """The MCP servers of the home."""
     channels: "ChannelRecipients | None" = None

@@ -9,6 +9,7 @@ from treadle.channels.recipients import ChannelRecipients
 from treadle.config.database_url import list_database_files
 from treadle.config.home import Home
 from treadle.config.live_config import ConfigChange
+from treadle.engine.program import MakeDeps, Program
 from treadle.home.agent_context import HomeAgentContext
 from treadle.home.hooks import load_approved_hooks
 from treadle.home.mcp import HomeMcp
@@ -40,6 +41,7 @@ def configure_engine(
     telemetry: Telemetry | None = None,
     share: WorkerShare = ALL,
     deps: Any = None,
+    make_deps: MakeDeps | None = None,
     examine: Examination,
 ) -> EngineConfig:
     """Return the configuration of an engine on a database, by default on that of the home."""
@@ -81,7 +83,7 @@ def configure_engine(
         credits_per_dollar=config.credits.per_dollar,
         share=share,
         time_of_day=time_of_day,
-        tool_deps=deps,
+        program=Program(deps, make_deps, lambda text: vault.redactor.redact(text).text),
         mcp=mcp,
         channels=recipients,
         tool_search=config.mcp,

@@ -24,6 +24,7 @@ from treadle.engine.null_ports import (
     NoSessions,
     NoVault,
 )
+from treadle.engine.program import Program
 from treadle.engine.transcript_cache import TranscriptCache
 from treadle.ports.agent_context import AgentContext
 from treadle.ports.agents import Agents
@@ -105,8 +106,8 @@ class ToolDeps:
     """Folders that no tool may read or change."""
     places: EnginePlaces = field(default_factory=EnginePlaces)
     """The places from which this process loads code. No tool may change them."""
-    program_deps: Any = None
-    """What a program provides to its tools, as `ToolContext.deps`."""
+    program: Program = field(default_factory=Program)
+    """What a program provides to its runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,7 @@ class ChildDeps:
     workspace: OpenWorkspace = find_agent_folder
     identify_workspace: Callable[[str], WorkspaceId] = str
     """Returns the workspace that a folder is part of."""
+    program: Program = field(default_factory=Program)
 
 
 @dataclass(frozen=True, slots=True)

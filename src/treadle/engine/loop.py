@@ -37,6 +37,7 @@ from treadle.engine.memory import recall_memories, save_interaction
 from treadle.engine.model_call import call_model, make_intent
 from treadle.engine.model_resolution import MissingDependency, has_alternative, resolve_model, switch_model
 from treadle.engine.owned_run import OwnedRun, claim_run
+from treadle.engine.program import Program
 from treadle.engine.session_commands import run_session_command
 from treadle.engine.subagents import delegate_calls, manage_children, notify_of_end, notify_of_wait
 from treadle.engine.tool_execution import run_tools
@@ -79,7 +80,7 @@ async def _claim_and_execute(run_id: RunId, slot: ExecutionSlot, deps: EngineDep
 
 async def _execute(run: OwnedRun, slot: ExecutionSlot, deps: EngineDeps) -> None:
     await record_recovery(run, slot.trial)
-    model = await resolve_model(run, deps.models)
+    model = await find_missing_deps(run, deps.tools.program) or await resolve_model(run, deps.models)
     while slot.may_continue(run.state) and not deps.stopping.is_set():  # a run that is left here is due at once
         end_step(run)
         match next_step(run, model, deps):
@@ -106,6 +107,15 @@ async def _execute(run: OwnedRun, slot: ExecutionSlot, deps: EngineDeps) -> None
             case Finish() as last:
                 if await finish_run(last, run, deps.session):
                     return
+
+
+async def find_missing_deps(run: OwnedRun, program: Program) -> MissingDependency | None:
+    """Return what the program must provide to the run and does not, or None."""
+    queued = run.state.tree.queued
+    if queued is None or run.state.cancelled is not None:
+        return None
+    missing = await program.prepare(run.origin, queued)
+    return None if missing is None else MissingDependency(missing)
 
 
 async def record_recovery(run: OwnedRun, trial: TrialStarted | None) -> None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import count
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -50,6 +51,7 @@ from treadle.engine.model_resolution import may_use_tool
 from treadle.engine.owned_run import ChildMessage, NewChild, OwnedRun
 from treadle.engine.tool_preparation import ReadyCall
 from treadle.engine.tool_results import finish_call
+from treadle.ports.run_context import RunContext
 
 NOTHING_BEGUN = "Nothing was begun"
 EVALUATION_SECONDS = 120.0
@@ -188,10 +190,12 @@ async def _make_child(
 ) -> tuple[AgentSpawn, NewChild]:
     state, now, lineage = run.state, run.worker.clock.now(), child.lineage
     workspace = _real_path(str(deps.workspace(state.agent)))
-    agent = narrow_agent(_resolve_paths(child.agent), _resolve_paths(state.agent), workspace, child.deadline)
+    run_id = RunId(run.worker.ids("run"))
+    instructed = await _write_instructions(child, run_id, run, deps)
+    agent = narrow_agent(_resolve_paths(instructed), _resolve_paths(state.agent), workspace, child.deadline)
     is_same = agent.name == state.agent.name
     agent_id = run.origin.agent_id if is_same else await deps.agents.identity(agent.name)
-    origin = Origin(RunId(run.worker.ids("run")), child.session_id, agent_id, run.origin.run_id)
+    origin = Origin(run_id, child.session_id, agent_id, run.origin.run_id)
     expires_at = None if child.timeout_seconds is None else now + child.timeout_seconds
     event = AgentSpawn(
         call_id=lineage.call_id,
@@ -210,6 +214,24 @@ async def _make_child(
         agent = msgspec.structs.replace(agent, memory=msgspec.structs.replace(agent.memory, scope="workspace"))
     events = (_make_queued(agent, state, lineage, place), UserMessage(child.message))
     return event, NewChild(origin, events)
+
+
+async def _write_instructions(child: _Child, run_id: RunId, run: OwnedRun, deps: ChildDeps) -> AgentSpec:
+    """Return the agent of a child run, with the instructions that its function writes."""
+    if child.agent.name not in deps.program.instructions:
+        return child.agent
+    queued = run.state.tree.queued
+    assert queued is not None, "a run that has started has its run_queued"
+    context = RunContext[Any](
+        run_id=run_id,
+        session_id=child.session_id,
+        agent=child.agent.name,
+        user=queued.user,
+        tags=queued.tags,
+        metadata=queued.metadata,
+        deps=deps.program.find(run.origin.run_id),
+    )
+    return await deps.program.instruct(child.agent, context)
 
 
 def _resolve_paths(agent: AgentSpec) -> AgentSpec:
@@ -247,6 +269,7 @@ def _make_queued(agent: AgentSpec, parent: RunState, lineage: Lineage, workspace
         tags=above.tags,
         metadata=above.metadata,
         trace_parent=above.trace_parent,
+        own_deps=above.own_deps,
     )
 
 

@@ -152,7 +152,7 @@ class RunningCall:
             progress=self._report_progress,
             agent=agent.name,
             user=self._run.state.owner,
-            deps=self._deps.program_deps,
+            deps=self._deps.program.find(origin.run_id),
         )
         needs = self.item.tool.spec.needs
         if not needs:

@@ -175,7 +175,7 @@ async def _apply_hooks(call: Call, tool: Tool, text: str, run: OwnedRun, deps: T
     hooks = select_hooks(deps.hooks, tool.spec, deps.agent_hooks(run.state.agent))
     if not hooks:
         return text, arguments
-    hooked_call = make_hooked_call(call, tool, text, run)
+    hooked_call = make_hooked_call(call, tool, text, run, deps)
     try:
         changed = await run_before_hooks(hooks, hooked_call)
     except BlockedByHook as blocked:
@@ -244,7 +244,7 @@ def _refuse_raw_secret(call: Call) -> CallRefused:
     )
 
 
-def make_hooked_call(call: Call, tool: Tool, text: str, run: OwnedRun) -> HookedCall:
+def make_hooked_call(call: Call, tool: Tool, text: str, run: OwnedRun, deps: ToolDeps) -> HookedCall:
     """Return the call as its hooks see it, with these arguments."""
     origin = run.origin
     arguments = msgspec.json.decode(text or "{}", type=dict[str, Any])
@@ -255,6 +255,7 @@ def make_hooked_call(call: Call, tool: Tool, text: str, run: OwnedRun) -> Hooked
         call_id=call.call_id,
         tool=tool.spec,
         arguments=arguments,
+        deps=deps.program.find(origin.run_id),
     )
 
 

@@ -152,4 +152,5 @@ async def _apply_hooks(item: ReadyCall, result: Observation, run: OwnedRun, deps
     hooks = select_hooks(deps.hooks, item.tool.spec, deps.agent_hooks(run.state.agent))
     if not hooks:
         return result
-    return await run_after_hooks(hooks, make_hooked_call(item.call, item.tool, item.start.arguments, run), result)
+    call = make_hooked_call(item.call, item.tool, item.start.arguments, run, deps)
+    return await run_after_hooks(hooks, call, result)

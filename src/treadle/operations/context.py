@@ -134,6 +134,8 @@ class Context:
     """The idempotency key under which the journal records what the call begins."""
     cause: "EventData | None" = None
     """The event that made this process begin it, which its own run records."""
+    run_id: "RunId | None" = None
+    """The ID of the run that the call begins; None: a new one."""
     asks_in: Asker = "api"
     """Where the caller can be asked."""
     leave: Callable[[], Awaitable[None]] | None = None

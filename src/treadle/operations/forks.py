@@ -97,6 +97,7 @@ class ForkService:
             follows_anonymous=point.queued.has_anonymous_words,
             tags=point.queued.tags,
             metadata=point.queued.metadata,
+            own_deps=point.queued.own_deps,
         )
         messages = ()
         if start.message is not None:

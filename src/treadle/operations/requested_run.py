@@ -56,5 +56,7 @@ class RequestedRun(Struct, frozen=True, forbid_unknown_fields=True):
     """What the sender notes about the run and its child runs, by name."""
     trace_parent: str = ""
     """The span in which it is submitted, as a W3C `traceparent`."""
+    own_deps: bool = False
+    """The program provides deps to this run, in memory."""
     after_current: bool = False
     """It always starts a run of its own, after those of the session, even if a run of the session waits."""

@@ -143,13 +143,17 @@ async def submit(context: Context, run: RequestedRun) -> Ticket:
         token=context.principal.token_id,
         token_quotas=context.principal.quotas,
     )
-    return await context.service.submit(submission, context.cause)
+    return await context.service.submit(submission, context.cause, context.run_id)
 
 
 async def start_here(
-    service: "LocalService", run: RequestedRun, key: str | None = None, cause: "EventData | None" = None
+    service: "LocalService",
+    run: RequestedRun,
+    key: str | None = None,
+    cause: "EventData | None" = None,
+    run_id: RunId | None = None,
 ) -> Ticket:
     """Start a run in this process, with the rights of the owner of the home. `key` is that of the journal: the same
-    key returns the same run. `cause` is the event that made this process start it."""
-    caller = LocalCaller(Context(service=service, key=key, cause=cause))
+    key returns the same run. `cause` is the event that made this process start it. A new run gets `run_id`."""
+    caller = LocalCaller(Context(service=service, key=key, cause=cause, run_id=run_id))
     return await caller.call(START_LOCAL, StartLocalRun(run))

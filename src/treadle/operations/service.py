@@ -123,7 +123,9 @@ class LocalService:
 
     # ── Starting and steering runs ──
 
-    async def submit(self, submission: "Submission", because: EventData | None = None) -> Ticket:
+    async def submit(
+        self, submission: "Submission", because: EventData | None = None, run_id: RunId | None = None
+    ) -> Ticket:
         """Accept a message: start a run, or deliver the message to the run that waits in the session.
 
         An automatic message passes the event that caused it (`because`), which its own run records. Everything
@@ -150,7 +152,7 @@ class LocalService:
                 if await self._deliver(waiting, event, submission.key) is not None:
                     return Ticket(waiting, submission.session_id)
         origin = Origin(
-            RunId(self._ids("run")),
+            run_id or RunId(self._ids("run")),
             submission.session_id or SessionId(self._ids("ses")),
             await self._agent_id(submission.agent.name),
         )
@@ -158,10 +160,10 @@ class LocalService:
         reason = () if because is None else (because,)
         first = (queued, *reason, *redacted, *(() if command is not None else (UserMessage(message),)))
         drafts = tuple(self._drafts.make(data) for data in first)
-        run_id = await self._journal.submit(origin, drafts, submission.key)
-        if run_id == origin.run_id:
-            return Ticket(run_id, origin.session_id)
-        return Ticket(run_id, (await self._runs.record(run_id)).origin.session_id)
+        found = await self._journal.submit(origin, drafts, submission.key)
+        if found == origin.run_id:
+            return Ticket(found, origin.session_id)
+        return Ticket(found, (await self._runs.record(found)).origin.session_id)
 
     def check_model(self, name: str) -> None:
         """Raise UnknownModel or MissingKey for a model that cannot be called."""

@@ -126,6 +126,7 @@ def make_queued(submission: Submission, credits_per_dollar: float, workspace: Wo
         tags=labels.tags,
         metadata=labels.metadata,
         trace_parent=submission.trace_parent,
+        own_deps=submission.own_deps,
     )
 
 

@@ -20,6 +20,8 @@ class HookedCall(Struct, frozen=True):
     call_id: str
     tool: ToolSpec
     arguments: dict[str, Any]
+    deps: Any = None
+    """What the program provides to the run, as `ToolContext.deps`."""
 
 
 class Block(Struct, frozen=True):

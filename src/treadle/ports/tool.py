@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol
 
 from msgspec import Struct
 
@@ -18,6 +18,7 @@ from treadle.domain.tools import ToolSpec
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.writable_places import EnginePlaces
 from treadle.ports.memory import Recall
+from treadle.ports.run_context import Deps
 
 
 class Observation(Struct, frozen=True):
@@ -146,7 +147,7 @@ class Fingerprinted(Protocol):
         ...
 
 
-class ToolContext(Struct, frozen=True):
+class ToolContext(Struct, Generic[Deps], frozen=True):
     """What a tool knows about its call, and the services that it can use.
 
     For example:
@@ -194,8 +195,9 @@ class ToolContext(Struct, frozen=True):
     load_skill: Callable[[str, str | None], str] = _no_skill
     """Return the instructions of a skill that this agent may use, or one of its files. Raises LookupError. May be
     called from a thread."""
-    deps: Any = None
-    """What the program gave to `Engine(deps=...)`: clients, connection pools, or doubles of them in a test."""
+    deps: Deps = None  # pyright: ignore[reportAssignmentType] -- a program that provides nothing reads nothing
+    """What the program provides to the run: clients, connection pools, or doubles of them in a test. Annotate the
+    parameter as `ToolContext[Shop]` to give it a type."""
     ask: Callable[[str, tuple[str, ...]], Awaitable[str | None]] = _no_answer
     """Ask the user a question, with options to choose from, and return the answer; None if no one answers. The
     timeout of the call does not run meanwhile."""

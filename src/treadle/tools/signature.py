@@ -5,7 +5,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Annotated, Any, cast, get_type_hints
+from typing import Annotated, Any, cast, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -38,7 +38,7 @@ class Signature:
             )
         self._tool_name = tool_name
         parameters = _read_parameters(tool_name, function)
-        self._context = [name for name, (hint, _) in parameters.items() if hint is ToolContext]
+        self._context = [name for name, (hint, _) in parameters.items() if ToolContext in (hint, get_origin(hint))]
         shown = {name: parameter for name, parameter in parameters.items() if name not in self._context}
         arguments = _make_arguments_type(shown, descriptions)
         self.schema = _build_schema(tool_name, arguments, {name: default for name, (_, default) in shown.items()})

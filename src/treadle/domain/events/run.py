@@ -57,6 +57,9 @@ class RunQueued(EventData, frozen=True):
     """The span in which the run was submitted, as a W3C `traceparent`: its trace contains the run and the runs
     below it. Empty: the run has a trace of its own."""
 
+    own_deps: bool = False
+    """The program submitted it with deps of its own, which are not stored. Another process makes them anew."""
+
     @property
     def has_anonymous_words(self) -> bool:
         """Return whether words of its conversation may be those of an unnamed user."""
