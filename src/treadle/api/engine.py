@@ -60,7 +60,7 @@ from treadle.domain.events import AgentWaiting, ApprovalRequested, ClarifyReques
 from treadle.domain.ids import RunId
 from treadle.domain.permissions import Asker
 from treadle.domain.providers import ApiModeName, ProviderConfig
-from treadle.engine.program import MakeDeps, Program
+from treadle.engine.program import HostProgram, MakeDeps
 from treadle.models.registry import ModelRegistry
 from treadle.operations.context import Context
 from treadle.operations.event_source import follow_without_resets
@@ -759,7 +759,7 @@ class Engine(RunMethods):
         await self._config.close()
 
 
-def _find_deps_type(agent: Agent | AgentSpec, program: Program) -> type | None:
+def _find_deps_type(agent: Agent | AgentSpec, program: HostProgram) -> type | None:
     return agent.deps_type if isinstance(agent, Agent) else program.deps_types.get(agent.name)
 
 

@@ -22,7 +22,7 @@ AGENT_HINTS = {
     "output_type": "Write output=…",
     "result_type": "Write output=…",
     "response_format": "Write output=…",
-    "deps": "Write engine.run(agent, message, deps=…) or Engine(deps=…): tools find it in ToolContext.deps",
+    "deps": "Write Engine(deps=…), or engine.run(agent, message, deps=…): tools find it in ToolContext.deps",
     "handoffs": 'Write tools=["agent_send"], and engine.add_agents(…)',
     "sub_agents": 'Write tools=["agent_spawn"], and engine.add_agents(…)',
     "mcp": "Write mcp_servers={NAME: …}",

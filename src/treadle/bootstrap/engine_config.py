@@ -8,7 +8,7 @@ from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.mcp_servers import McpSettings
 from treadle.domain.writable_places import EnginePlaces
-from treadle.engine.program import Program
+from treadle.engine.program import HostProgram
 from treadle.home.mcp import HomeMcp
 from treadle.home.run_places import RunPlaces
 from treadle.home.system_facts import Examination
@@ -59,7 +59,7 @@ class EngineConfig:
     """The machine's clock, which follows when it is set; `clock` does not."""
     answer_types: AnswerTypes = field(default_factory=AnswerTypes)
     """The types of answers that a program has asked for."""
-    program: Program = field(default_factory=Program)
+    program: HostProgram = field(default_factory=HostProgram)
     """What a program provides to its runs."""
     mcp: HomeMcp | None = None
     """The MCP servers of the home."""

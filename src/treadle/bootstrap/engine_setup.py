@@ -9,7 +9,7 @@ from treadle.channels.recipients import ChannelRecipients
 from treadle.config.database_url import list_database_files
 from treadle.config.home import Home
 from treadle.config.live_config import ConfigChange
-from treadle.engine.program import MakeDeps, Program
+from treadle.engine.program import HostProgram, MakeDeps
 from treadle.home.agent_context import HomeAgentContext
 from treadle.home.hooks import load_approved_hooks
 from treadle.home.mcp import HomeMcp
@@ -83,7 +83,7 @@ def configure_engine(
         credits_per_dollar=config.credits.per_dollar,
         share=share,
         time_of_day=time_of_day,
-        program=Program(deps, make_deps, lambda text: vault.redactor.redact(text).text),
+        program=HostProgram(deps, make_deps, lambda text: vault.redactor.redact(text).text),
         mcp=mcp,
         channels=recipients,
         tool_search=config.mcp,

@@ -24,7 +24,7 @@ from treadle.engine.null_ports import (
     NoSessions,
     NoVault,
 )
-from treadle.engine.program import Program
+from treadle.engine.program import HostProgram
 from treadle.engine.transcript_cache import TranscriptCache
 from treadle.ports.agent_context import AgentContext
 from treadle.ports.agents import Agents
@@ -106,7 +106,7 @@ class ToolDeps:
     """Folders that no tool may read or change."""
     places: EnginePlaces = field(default_factory=EnginePlaces)
     """The places from which this process loads code. No tool may change them."""
-    program: Program = field(default_factory=Program)
+    program: HostProgram = field(default_factory=HostProgram)
     """What a program provides to its runs."""
 
 
@@ -122,7 +122,7 @@ class ChildDeps:
     workspace: OpenWorkspace = find_agent_folder
     identify_workspace: Callable[[str], WorkspaceId] = str
     """Returns the workspace that a folder is part of."""
-    program: Program = field(default_factory=Program)
+    program: HostProgram = field(default_factory=HostProgram)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from treadle.engine.memory import recall_memories, save_interaction
 from treadle.engine.model_call import call_model, make_intent
 from treadle.engine.model_resolution import MissingDependency, has_alternative, resolve_model, switch_model
 from treadle.engine.owned_run import OwnedRun, claim_run
-from treadle.engine.program import Program
+from treadle.engine.program import HostProgram
 from treadle.engine.session_commands import run_session_command
 from treadle.engine.subagents import delegate_calls, manage_children, notify_of_end, notify_of_wait
 from treadle.engine.tool_execution import run_tools
@@ -109,7 +109,7 @@ async def _execute(run: OwnedRun, slot: ExecutionSlot, deps: EngineDeps) -> None
                     return
 
 
-async def find_missing_deps(run: OwnedRun, program: Program) -> MissingDependency | None:
+async def find_missing_deps(run: OwnedRun, program: HostProgram) -> MissingDependency | None:
     """Return what the program must provide to the run and does not, or None."""
     queued = run.state.tree.queued
     if queued is None or run.state.cancelled is not None:

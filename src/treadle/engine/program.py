@@ -25,7 +25,7 @@ LACKS_DEPS = (
 )
 
 
-class Program:
+class HostProgram:
     """The deps of runs, and the functions of agents by their names."""
 
     def __init__(
