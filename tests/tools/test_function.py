@@ -1,8 +1,10 @@
 """Typed functions as tools."""
 
+import asyncio
 import inspect
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import AsyncIterator, Callable
 from contextvars import ContextVar
 from typing import Annotated, Any, Literal
 
@@ -11,6 +13,7 @@ from msgspec import Meta, Struct
 
 from treadle.domain.ids import RunId, SessionId
 from treadle.ports.tool import InvalidArguments, Observation, Tool, ToolContext
+from treadle.tools import loop_blocking
 from treadle.tools.function import tool
 
 CONTEXT = ToolContext(RunId("run_1"), SessionId("ses_1"), "c1", "run_1:c1", lambda text: None)
@@ -233,3 +236,56 @@ def test_invalid_signatures_are_refused(function: Callable[..., Any], words: str
     with pytest.raises(TypeError) as raised:
         tool(function)
     assert words in str(raised.value)
+
+
+async def test_a_coroutine_that_blocks_the_event_loop_is_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One that awaits for as long is not, and exceptions and results pass through."""
+    monkeypatch.setattr(loop_blocking, "BLOCKED_SECONDS", 0.05)
+
+    @tool
+    async def wait() -> str:
+        await asyncio.sleep(0.1)
+        return "done"
+
+    @tool
+    async def block() -> str:
+        await asyncio.sleep(0)
+        time.sleep(0.1)  # noqa: ASYNC251 -- the mistake
+        raise ValueError("too late")
+
+    @tool
+    async def block_and_yield() -> AsyncIterator[str]:
+        time.sleep(0.1)  # noqa: ASYNC251 -- the mistake
+        yield "done"
+
+    context = ToolContext(RunId("run_1"), SessionId("s"), "c", "k", lambda _: None)
+    assert await wait.run(wait.parse("{}"), context) == "done"
+    assert caplog.messages == []
+    with pytest.raises(ValueError, match="too late"):
+        await block.run(block.parse("{}"), context)
+    assert await block_and_yield.run(block_and_yield.parse("{}"), context) == "done"
+    assert [message.split(" blocked")[0] for message in caplog.messages] == [
+        "The tool `block` of run_1",
+        "The tool `block_and_yield` of run_1",
+    ]
+
+
+async def test_a_coroutine_that_is_cancelled_may_clean_up() -> None:
+    cleaned: list[str] = []
+
+    @tool
+    async def hang() -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            cleaned.append("up")
+        return "never"
+
+    context = ToolContext(RunId("run_1"), SessionId("s"), "c", "k", lambda _: None)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await hang.run(hang.parse("{}"), context)
+    assert cleaned == ["up"]

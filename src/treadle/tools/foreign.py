@@ -14,6 +14,7 @@ from treadle.domain.schemas import find_mismatch
 from treadle.domain.tools import ToolSpec
 from treadle.ports.tool import InvalidArguments, Observation, Subjects, ToolContext, ToolError
 from treadle.tools import pydantic
+from treadle.tools.loop_blocking import time_steps
 from treadle.tools.rendering import collect_texts, render_result
 from treadle.tools.signature import is_tool_name
 
@@ -112,7 +113,7 @@ class _LangChain(AdaptedTool):
         call = {"type": "tool_call", "id": context.call_id, "name": self.__wrapped__.name, "args": values}
         known = {"thread_id": context.session_id, "user_id": context.user, "deps": context.deps}
         try:
-            message = await self.__wrapped__.ainvoke(call, {"configurable": known})
+            message = await time_steps(self.__wrapped__.ainvoke(call, {"configurable": known}), self.spec, context)
         except Exception as error:
             raise _explain_failure(error, ("ToolException",)) from error
         content = getattr(message, "content", message)
@@ -148,7 +149,8 @@ class _PydanticAI(AdaptedTool):
 
     async def run(self, arguments: Any, context: ToolContext) -> str | Observation:
         try:
-            result = await self._function.call(arguments, self._make_run_context(context))
+            called = self._function.call(arguments, self._make_run_context(context))
+            result = await time_steps(called, self.spec, context)
         except Exception as error:
             raise _explain_failure(error, ("ModelRetry",)) from error
         is_wrapped = type(result).__name__ == "ToolReturn" and hasattr(result, "return_value")

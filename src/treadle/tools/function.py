@@ -1,9 +1,9 @@
 """The `@tool` decorator: turns a typed function into a tool whose schema comes from its signature."""
 
 import asyncio
-import functools
 import inspect
 from collections.abc import Callable, Sequence
+from functools import update_wrapper
 from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, get_args, overload
 
 import msgspec
@@ -14,6 +14,7 @@ from treadle.tools import pydantic
 from treadle.tools.docstrings import Docstring, parse_docstring
 from treadle.tools.foreign import AdaptedTool, ForeignTool, is_foreign_tool, make_foreign_tool
 from treadle.tools.generators import make_progress_callback, run_async_generator, run_generator
+from treadle.tools.loop_blocking import time_steps
 from treadle.tools.rendering import collect_texts, render_result
 from treadle.tools.signature import Signature
 
@@ -29,7 +30,7 @@ class FunctionTool(Generic[_P, _R]):
     result is ignored. A generator is stopped at its next yield."""
 
     def __init__(self, function: Callable[_P, _R], spec: ToolSpec, signature: Signature) -> None:
-        functools.update_wrapper(self, function)
+        update_wrapper(self, function)
         self._function = function
         self._signature = signature
         self.spec = spec
@@ -57,13 +58,13 @@ class FunctionTool(Generic[_P, _R]):
         function = cast("Callable[..., Any]", self._function)
         match self._kind:
             case "async":
-                result = await function(**keywords)
+                result = await time_steps(function(**keywords), self.spec, context)
             case "plain":
                 result = await asyncio.to_thread(function, **keywords)
             case "async_generator":
-                result = await run_async_generator(
-                    function(**keywords), make_progress_callback(context, self._as_text)
-                )
+                progress = make_progress_callback(context, self._as_text)
+                work = run_async_generator(function(**keywords), progress)
+                result = await time_steps(work, self.spec, context)
             case "generator":
                 result = await run_generator(function(**keywords), make_progress_callback(context, self._as_text))
         return result if isinstance(result, Observation) else self._as_text(result)
