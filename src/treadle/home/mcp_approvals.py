@@ -1,6 +1,7 @@
 """What is approved of MCP servers: the pins of a home, and those of a program, whose agents bring servers along."""
 
 from collections.abc import Iterator
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Protocol
@@ -48,13 +49,20 @@ class HomeApprovals:
     def __init__(self, home: Home, database: str | None = None) -> None:
         self.home = home
         self.database = database or home.database_url
-        self.scope = _make_scope(home, self.database)
         self.program_agents: dict[str, AgentSpec] = {}
         """Agents of a program that bring servers along."""
         self.is_program = False
         """Whether messages say what a program can do."""
         self._home_pins = PinFolder(home.path)
-        self._program_pins: Pins = MemoryPins() if is_in_memory(self.database) else PinFolder(home.path, self.scope)
+
+    @cached_property
+    def scope(self) -> str:
+        """The folder, in that of the pins, for the programs on the database."""
+        return _make_scope(self.home, self.database)
+
+    @cached_property
+    def _program_pins(self) -> Pins:
+        return MemoryPins() if is_in_memory(self.database) else PinFolder(self.home.path, self.scope)
 
     def find_pin(self, server: str, agent: str, settings: McpServerSettings) -> Pin | None:
         own = self._program_pins.read(server, agent) if agent else None

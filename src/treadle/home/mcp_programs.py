@@ -13,7 +13,6 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import TreadleError, UsageError
 from treadle.domain.mcp_servers import McpServerSettings
 from treadle.domain.secret_refs import make_secret_ref
-from treadle.home.mcp_admin import approve_server, inspect_server
 from treadle.home.mcp_approvals import HomeApprovals
 from treadle.home.mcp_entries import ServerEntry, compare_tools, make_entry, store_secrets
 from treadle.mcp.entry_secrets import replace_secrets
@@ -91,6 +90,8 @@ class ProgramServers:
 
     async def _pin(self, entry: ServerEntry) -> None:
         """Connect to a server, and approve the tools that it offers now."""
+        from treadle.home.mcp_admin import approve_server, inspect_server  # it brings the sandbox
+
         found = await inspect_server(self._approvals, entry)
         if entry.state == "approved" and not compare_tools(entry.tools, found.tools).any:
             return

@@ -17,7 +17,6 @@ from treadle.ports.clock import Clock
 from treadle.ports.deletion import IdleSession, Tombstone
 from treadle.stores.sqlite.connection import BUSY_TIMEOUT_MS, SQL, SqliteDatabase, connect, explain
 from treadle.stores.sqlite.memory import forget_memory
-from treadle.stores.sqlite.said_index import remove_from_index
 from treadle.stores.sqlite.transaction import Transaction, explain_deleted_session
 from treadle.stores.sqlite.writer import SqliteWriter
 
@@ -156,6 +155,8 @@ def _delete_all(
 
 
 def _delete(db: SqliteDatabase, session_id: SessionId, now: Instant, by: str, position: int) -> Tombstone:
+    from treadle.stores.sqlite.searches import remove_from_index
+
     [row] = db.execute(SQL["deletable"], (session_id,)).fetchall()
     session, agent_id = _to_idle_session(row), row[7]
     memories = [memory_id for memory_id, _ in db.execute(SQL["memories_from_session"], (session_id,))]

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.domain.envelope import Draft, Event, Origin, decode_data
+from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.errors import Fenced, NotClaimable, UnknownRun
 from treadle.domain.events import ApprovalDecided, RunEnd, SegmentOpened
 from treadle.domain.ids import AgentId, RunId, SessionId
@@ -43,6 +43,7 @@ from treadle.stores.sqlite.transaction import (
     explain_missing_run,
     read_run_row,
     require_usable_session,
+    to_event,
     to_run_record,
 )
 from treadle.stores.sqlite.worker_deaths import record_death
@@ -362,20 +363,6 @@ def _is_cancelled(transaction: Transaction, row: RunRow) -> bool:
     """Return whether the run was cancelled, in which case it need not wait for its turn."""
     transaction.flush()
     return transaction.db.execute(SQL["cancel_requested"], (row.id,)).fetchone() is not None
-
-
-def to_event(origin: Origin, record: Any) -> Event:
-    sequence, event_id, timestamp, type_, version, raw = record
-    return Event(
-        event_id=event_id,
-        timestamp=timestamp,
-        origin=origin,
-        sequence=sequence,
-        type=type_,
-        data=decode_data(type_, raw, version),
-        raw=raw,
-        version=version,
-    )
 
 
 def _decode_messages(said: list[Any]) -> tuple[Message, ...]:

@@ -7,9 +7,7 @@ import msgspec
 
 from treadle.domain.runs import is_ended
 from treadle.ports.journal import RunFilter
-from treadle.stores.search_parts import FEW_RUNS, list_query_parts
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
-from treadle.stores.sqlite.said_index import match_parts
 
 
 def find_runs(db: SqliteDatabase, wanted: RunFilter, limit: int) -> list[Any]:
@@ -19,22 +17,11 @@ def find_runs(db: SqliteDatabase, wanted: RunFilter, limit: int) -> list[Any]:
 
 
 def _find_few(db: SqliteDatabase, wanted: RunFilter) -> list[int] | None:
-    """Return the numbers of the runs that have the text or the cost, if they are few."""
-    if wanted.labels.pairs():  # which select fewer
+    if wanted.labels.pairs() or (wanted.text is None and wanted.min_cost is None):  # labels select fewer
         return None
-    if wanted.text is not None and (parts := list_query_parts(wanted.text, wanted.only_owner)):
-        found = _read_numbers(db, "runs_by_text", match_parts(parts))
-        if len(found) < FEW_RUNS:
-            return list(set(found))
-    if wanted.min_cost is not None:
-        found = _read_numbers(db, "runs_by_cost", wanted.min_cost)
-        if len(found) < FEW_RUNS:
-            return found
-    return None
+    from treadle.stores.sqlite.searches import find_few
 
-
-def _read_numbers(db: SqliteDatabase, statement: str, value: Any) -> list[int]:
-    return [int(row[0]) for row in db.execute(SQL[statement], (value, FEW_RUNS))]
+    return find_few(db, wanted)
 
 
 def make_find_statement(wanted: RunFilter, limit: int, among: list[int] | None = None) -> tuple[str, list[Any]]:

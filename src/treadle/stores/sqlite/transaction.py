@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from treadle.domain.envelope import VERSION, Draft, Origin
+from treadle.domain.envelope import VERSION, Draft, Event, Origin, decode_data
 from treadle.domain.errors import RunDeleted, SessionDeleted, UnknownRun
 from treadle.domain.ids import Instant, RunId, SessionId
 from treadle.domain.time_format import format_minute
@@ -199,6 +199,20 @@ def require_usable_session(database: SqliteDatabase, new: RunDraft) -> None:
     found = database.execute(SQL["owner_of_session"], (session_id,)).fetchone()
     if found is not None and found[0] != read_owner_of_run(new.events):
         raise explain_taken_session(session_id)
+
+
+def to_event(origin: Origin, record: Any) -> Event:
+    sequence, event_id, timestamp, type_, version, raw = record
+    return Event(
+        event_id=event_id,
+        timestamp=timestamp,
+        origin=origin,
+        sequence=sequence,
+        type=type_,
+        data=decode_data(type_, raw, version),
+        raw=raw,
+        version=version,
+    )
 
 
 def to_run_record(row: Any) -> RunRecord:
