@@ -3,12 +3,11 @@
 from collections.abc import Iterable
 
 from treadle.domain.messages import Part, ToolResult
-from treadle.domain.observations import extract_text, split_header
+from treadle.domain.observations import extract_text
 
 
 def told(result: Part) -> ToolResult:
     assert isinstance(result, ToolResult)
-    assert split_header(result.content)[0], f"{result.content!r} is not an observation"
     return ToolResult(result.call_id, extract_text(result.content), result.is_error)
 
 
