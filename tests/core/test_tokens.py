@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from treadle.core.context.tokens import CLASSES, TokenCount, estimate_message, estimate_text, estimate_tool
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse, user
-from treadle.domain.observations import format_result
+from treadle.domain.observations import make_header
 from treadle.domain.tools import ToolSpec
 
 PROSE = "The keeper walks up the steps every evening, wipes salt from the glass, and writes. "
@@ -107,7 +107,7 @@ def test_the_status_header_of_a_result_does_not_change_its_estimate() -> None:
     """The status precedes the text, and would count for the whole text if only a sample were examined."""
     text = PROSE * 1000
     plain = estimate_message(Message("tool", (ToolResult("c", text),)))
-    assert estimate_message(Message("tool", (ToolResult("c", format_result(text, "ok", 1003)),))) == plain
+    assert estimate_message(Message("tool", (ToolResult("c", make_header("ok", 3) + text),))) == plain
     assert plain > estimate_message(user(text))
 
 

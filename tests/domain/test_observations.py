@@ -1,52 +1,54 @@
 """How the model reads results of tools."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.domain.observations import (
     extract_text,
-    format_result,
-    has_exit_code,
     is_truncated,
+    make_header,
     mark_truncated,
+    says_all,
     split_header,
 )
 
-LIKE_A_HEADER = ('{"status":"ok"}', '{"status":"failed","exit_code":1}\nmore', '{"status":"ok","truncated":true}')
+HEADER = make_header("failed", 3, 1).strip()
 
 
 @pytest.mark.parametrize(
-    ("result", "expected"),
+    ("facts", "expected"),
     [
-        (format_result("Sunny.", "ok"), "Sunny."),
-        (format_result("Sunny.", "ok", 999), "Sunny."),
-        (format_result("Sunny.", "ok", 1000), '{"status":"ok","duration_ms":1000}\nSunny.'),
-        (format_result("", "ok", 3), '{"status":"ok"}\n'),
-        (format_result("out", "ok", 3, 0), '{"status":"ok","exit_code":0}\nout'),
-        (format_result("out", "failed", 3, 2), '{"status":"failed","exit_code":2}\nout'),
-        (format_result("No.", "blocked"), '{"status":"blocked"}\nNo.'),
-        (format_result("a … b", "ok", truncated=True), '{"status":"ok","truncated":true}\na … b'),
-        (format_result('{"status":"ok"}', "ok"), '{"status":"ok"}\n{"status":"ok"}'),
+        (("Sunny.", 999, None, False), True),
+        (("Sunny.", 1000, None, False), False),
+        (("", 3, None, False), False),
+        (("out", 3, 0, False), False),
+        (("a … b", 3, None, True), False),
+        ((HEADER, 3, None, False), False),
+        ((f"{HEADER}\nmore", 3, None, False), False),
+        (('{"status":"ok"}', 3, None, False), True),
     ],
 )
-def test_a_header_says_only_what_the_model_needs(result: str, expected: str) -> None:
-    assert result == expected
+def test_a_result_gets_a_header_only_if_it_says_more_than_that_it_succeeded(facts: Any, expected: bool) -> None:
+    assert says_all(*facts) == expected
 
 
 @given(
-    text=st.one_of(st.text(), st.sampled_from(LIKE_A_HEADER)),
-    status=st.sampled_from(("ok", "failed", "interrupted")),
+    text=st.one_of(st.text(), st.sampled_from((HEADER, f"{HEADER}\nmore"))),
     duration_ms=st.integers(0, 5000),
     exit_code=st.none() | st.integers(-255, 255),
     truncated=st.booleans(),
 )
 def test_a_text_is_read_back_whatever_it_begins_with(
-    text: str, status: str, duration_ms: int, exit_code: int | None, truncated: bool
+    text: str, duration_ms: int, exit_code: int | None, truncated: bool
 ) -> None:
-    result = format_result(text, status, duration_ms, exit_code, truncated)
+    is_plain = says_all(text, duration_ms, exit_code, truncated)
+    result = text if is_plain else make_header("ok", duration_ms, exit_code, truncated) + text
     assert extract_text(result) == text
-    assert has_exit_code(result) == (exit_code is not None)
     assert is_truncated(result) == truncated
     head, _ = split_header(result)
-    assert is_truncated(f"{mark_truncated(head)}{text}")
+    shortened = f"{mark_truncated(head)}{text}"
+    assert is_truncated(shortened)
+    assert extract_text(shortened) == text

@@ -120,7 +120,7 @@ async def test_an_observation_carries_its_exit_code_and_whether_it_is_an_error(t
         await engine.run(agent(tools=[command]), "go")
     parts = [m.parts[0] for m in model.requests[-1].conversation.messages if m.role == "tool"]
     ok, one, two, failed = [getattr(part, "content", "") for part in parts]
-    assert ok.startswith('{"status":"ok","exit_code":0}\n')
+    assert ok.startswith('{"status":"ok","exit_code":0,"duration_ms":')
     assert '"exit_code":1' in one
     assert '"status":"failed","exit_code":2' in two
     assert "Do not make up a result" in two

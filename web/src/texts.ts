@@ -127,6 +127,10 @@ export const texts = {
     since: (period: string) =>
       ({ hour: "Last hour", day: "Last 24 hours", week: "Last 7 days", month: "Last 30 days" })[period] ?? period,
     atLeast: (cost: string) => `At least $${cost}`,
+    label: "Tag or metadata",
+    labelPlaceholder: "Tag or name=value",
+    labels: { user: "User", tag: "Tag", metadata: "Metadata" },
+    removeFilter: "Remove this filter",
     clear: "Clear",
     message: "Message",
     started: "Started",
@@ -150,6 +154,7 @@ export const texts = {
     session: "Session",
     parent: "Parent run",
     started: "Started",
+    labels: "User and labels",
     events: "Events",
     duration: "Duration",
     steps: "Steps",

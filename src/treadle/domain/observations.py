@@ -5,22 +5,9 @@ models would misquote it."""
 import re
 
 LONG_MS = 1000
-"""A call that took less time is not worth the tokens that say so."""
+"""A model is told how long a call took from here on."""
 _CUT = ',"truncated":true'
-_OK = '{"status":"ok"}'
-_HEADER = re.compile(r'\{"status":"[a-z_]+"(?:,"exit_code":-?\d+)?(?:,"duration_ms":\d+)?(?:,"truncated":true)?\}')
-
-
-def format_result(
-    text: str, status: str, duration_ms: int = 0, exit_code: int | None = None, truncated: bool = False
-) -> str:
-    """Return the result of a call as the model reads it. A text that begins like a header line, and an empty text,
-    always get one."""
-    exited = "" if exit_code is None else f',"exit_code":{exit_code}'
-    took = f',"duration_ms":{duration_ms}' if duration_ms >= LONG_MS else ""
-    header = f'{{"status":"{status}"{exited}{took}{_CUT if truncated else ""}}}'
-    is_needed = header != _OK or not text or bool(_HEADER.fullmatch(text.partition("\n")[0]))
-    return f"{header}\n{text}" if is_needed else text
+_HEADER = re.compile(r'\{"status":"[a-z_]+"(?:,"exit_code":-?\d+)?,"duration_ms":\d+(?:,"truncated":true)?\}')
 
 
 def extract_text(result: str) -> str:
@@ -46,5 +33,18 @@ def has_exit_code(result: str) -> bool:
 
 def mark_truncated(head: str) -> str:
     """Return the header line, changed to say that the text is truncated."""
-    head = head or f"{_OK}\n"
+    head = head or make_header("ok", 0)
     return head if _CUT in head else f"{head[:-2]}{_CUT}}}\n"
+
+
+def make_header(status: str, duration_ms: int, exit_code: int | None = None, truncated: bool = False) -> str:
+    """Return the header line of a result, with its line break."""
+    exited = "" if exit_code is None else f',"exit_code":{exit_code}'
+    return f'{{"status":"{status}"{exited},"duration_ms":{duration_ms}{_CUT if truncated else ""}}}\n'
+
+
+def says_all(text: str, duration_ms: int, exit_code: int | None, truncated: bool) -> bool:
+    """Return whether the text of a call that succeeded needs no header line. An empty one does, and so does one
+    that begins like a header line."""
+    has_facts = exit_code is not None or truncated or duration_ms >= LONG_MS
+    return bool(text) and not has_facts and not split_header(text)[0]

@@ -11,6 +11,7 @@ from treadle.domain.events import EventData, Redacted, ResultTruncated, ToolCall
 from treadle.domain.excerpts import Excerpt
 from treadle.domain.limits import MAX_RESULT_CHARACTERS, MAX_RESULT_IMAGES
 from treadle.domain.messages import make_sendable
+from treadle.domain.observations import says_all
 from treadle.engine.call_failures import CallFailure
 from treadle.engine.deps import ToolDeps
 from treadle.engine.owned_run import OwnedRun
@@ -66,6 +67,7 @@ async def finish_call(
         truncation=truncation,
         excerpt=excerpt,
         images=result.images,
+        plain=says_all(content, elapsed_ms, result.exit_code, truncation is not None),
     )
     return (*events, ended)
 

@@ -25,7 +25,8 @@ from treadle.domain.excerpts import take_excerpt
 from treadle.domain.ids import Instant
 from treadle.domain.time_format import format_minute
 
-MEASURED = frozenset(("duration_ms", "first_token_ms", "model_ms", "tool_ms", "epoch", "breaker_seconds"))
+MEASURED = frozenset(("duration_ms", "first_token_ms", "model_ms", "tool_ms", "epoch", "breaker_seconds", "plain"))
+"""Fields that depend on how long something took."""
 INSTANTS = frozenset(("wake_at", "expires_at", "resets_at"))
 """Fields that were computed from a time between two events."""
 INSTANT_SLACK_SECONDS = 0.005

@@ -100,7 +100,7 @@ def count_runs(data: bytes) -> tuple[int, int, int, int]:
 def estimate_text(text: str) -> int:
     """Return the estimated number of tokens in a text. The cost is bounded, however long the text is."""
     length = len(text)
-    if length <= _SHORT and text.isascii() and text.isidentifier():
+    if length <= _SHORT and text.isascii() and text.replace("_", "a").isalpha():
         return (length + 2) // 3
     if length > _WHOLE:
         last, pieces = length - _PIECE, _FEW if length <= _LONG_TEXT else _MANY

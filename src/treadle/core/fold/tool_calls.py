@@ -4,7 +4,7 @@ from treadle.core.fold.registry import on
 from treadle.core.state import RunState
 from treadle.domain import events as e
 from treadle.domain.messages import Message, ToolResult
-from treadle.domain.observations import format_result
+from treadle.domain.observations import make_header
 
 NOT_RUN = ("denied", "skipped", "too_many", "unknown_tool")
 """Errors of calls that never ran."""
@@ -64,11 +64,13 @@ def _on_hook_blocked(state: RunState, data: e.HookBlocked) -> None:
 
 
 def _render_observation(status: str, data: e.ToolCallEnd | e.ToolCallError) -> str:
-    return format_result(data.content, status, data.duration_ms, data.exit_code, data.truncated)
+    if isinstance(data, e.ToolCallEnd) and data.plain:
+        return data.content
+    return make_header(status, data.duration_ms, data.exit_code, data.truncated) + data.content
 
 
 def _make_blocked_result(call_id: str, content: str) -> ToolResult:
-    return ToolResult(call_id, format_result(content, "blocked"), is_error=True)
+    return ToolResult(call_id, make_header("blocked", 0) + content, is_error=True)
 
 
 def _refuse_call(state: RunState, call_id: str, result: ToolResult, counts: bool = True) -> None:

@@ -30,6 +30,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.excerpts import place_excerpt
 from treadle.domain.ids import Instant
+from treadle.domain.observations import says_all
 from treadle.domain.runs import Outcome
 from treadle.domain.suggestions import find_closest
 
@@ -157,7 +158,8 @@ def _check_undecided(
 def _check_question(state: RunState, call: Call, now: Instant) -> RunWaiting | tuple[EventData, ...]:
     question = state.review.questions[call.call_id]
     if (answer := state.review.answers.get(call.call_id)) is not None:
-        return (ToolCallEnd(call.call_id, call.name, answer.text, 0),)
+        is_plain = says_all(answer.text, 0, None, truncated=False)
+        return (ToolCallEnd(call.call_id, call.name, answer.text, 0, plain=is_plain),)
     if state.steer_mode is not None:
         text = f"Not answered. {SUPERSEDED} Read it."
         return (ToolCallError(call.call_id, call.name, "skipped", text, cause="superseded"),)

@@ -62,6 +62,8 @@ class ToolCallEnd(EventData, frozen=True):
     """The part of `content` that the tool returned, if the engine added something to it."""
     images: tuple[Image, ...] = ()
     """Images that the tool returned."""
+    plain: bool = False
+    """The model reads `content` alone, without a line that says how the call ended."""
 
 
 CallErrorKind = Literal[
