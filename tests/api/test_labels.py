@@ -64,7 +64,6 @@ async def test_labels_that_cannot_be_stored_are_refused(tmp_path: Path, options:
 async def put_secret(web: ServedHome) -> None:
     reply = await web.ask("PUT", "/v1/vault/KEY", {"value": "s3cret-value-of-vault"})
     assert reply.status < 300, reply
-    web.engine.context.vault.names("one")  # it reads the disk; the redactor alone polls it
 
 
 async def test_labels_of_other_types_are_mistakes_of_the_program(tmp_path: Path) -> None:

@@ -345,6 +345,7 @@ def _context(
         automation=automation,
         agents=ProgramAgents(HomeAgents(config.home), config.agents),
         secrets=SecretFiles(config.home.path, os.environ),
+        reload_secrets=config.vault.refresh,
         now=config.clock.now,
         overview=stores.overview,
         system=HomeSystem(

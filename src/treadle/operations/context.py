@@ -155,6 +155,8 @@ class Context:
     automation: "Callable[[], Automation]" = _ABSENT
     agents: AgentFiles = _ABSENT
     secrets: SecretStore = _ABSENT
+    reload_secrets: Callable[[], None] = lambda: None
+    """Let this process redact a secret that was just stored. Others notice it within moments."""
     now: Callable[[], Instant] = _ABSENT
     metrics: StreamMetrics = _ABSENT
     readiness: "Readiness" = _ABSENT

@@ -66,7 +66,9 @@ async def put_secret(context: Context, request: PutSecret) -> SecretView:
 
     The value is encrypted and never shown again."""
     grants, put = [(grant.agent, grant.tool) for grant in request.grants], context.secrets.put
-    return secret_view(await asyncio.to_thread(put, request.name, request.value, grants, request.force))
+    stored = await asyncio.to_thread(put, request.name, request.value, grants, request.force)
+    context.reload_secrets()
+    return secret_view(stored)
 
 
 @REMOVE.handler

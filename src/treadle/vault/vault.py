@@ -44,7 +44,7 @@ class HomeVault:
         if now - self._polled_at < self._poll_interval:
             return self._redactor
         try:
-            self._refresh()
+            self.refresh()
         except VaultError as error:
             if self._state is None:
                 raise
@@ -55,11 +55,11 @@ class HomeVault:
         return self._redactor
 
     def names(self, agent: str) -> Collection[str]:
-        self._refresh()
+        self.refresh()
         return tuple(name for name, grants in self._grants.items() if _list_granted_tools(grants, agent))
 
     def read_granted_secrets(self, agent: str, tool: str) -> Mapping[str, str]:
-        self._refresh()
+        self.refresh()
         return {
             name: self._reveal_value(name)
             for name, grants in self._grants.items()
@@ -67,7 +67,7 @@ class HomeVault:
         }
 
     def reveal(self, name: str, agent: str, tool: str) -> str:
-        self._refresh()
+        self.refresh()
         grants = self._grants.get(name, ())
         if _is_granted(grants, agent, tool):
             return self._reveal_value(name)
@@ -75,13 +75,14 @@ class HomeVault:
 
     def value(self, name: str) -> str | None:
         """Return one value for the engine itself, such as the key of a provider. No agent or tool gets it."""
-        self._refresh()
+        self.refresh()
         return self._reveal_value(name) if name in self._snapshot.values else None
 
     def close(self) -> None:
         self._store.close()
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
+        """Read the secrets again if they have changed on the disk."""
         state = self._store.state()
         if state == self._state:
             return
