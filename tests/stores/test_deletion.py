@@ -53,7 +53,7 @@ async def talk(folder: Path, *told: tuple[str, str]) -> list[str]:
     callbacks = treadle.Callbacks(on_approval=lambda event: "approve")
     script = [step for _, about in told for step in a_run(about)]
     async with opened(folder, ScriptedModel(*script)) as engine:
-        run_ids = [
+        run_ids: list[str] = [
             (await engine.run(hero, f"Tell me of the {about}.", callbacks, session=session, user="ada")).run_id
             for session, about in told
         ]
