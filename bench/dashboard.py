@@ -7,6 +7,7 @@ status 1 if a bar is missed."""
 import argparse
 import asyncio
 import gzip
+import json
 import math
 import re
 import sqlite3
@@ -49,6 +50,7 @@ FILTERS = (
 FOLLOWED = ("", "status=completed", "text=release", "cost=1")
 """Filters of which the following pages are measured too."""
 FOLLOWING_PAGES = 3
+QUESTION = "Question {} about the release notes of the project"
 
 
 def bundle_bytes() -> int:
@@ -89,6 +91,12 @@ def copy_events(database: Path, run_id: str, wanted: int) -> None:
             db.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
 
+def describe_message(number: int) -> bytes:
+    """Return the data of the event with the message of a run."""
+    message = {"role": "user", "parts": [{"kind": "text", "text": QUESTION.format(number)}]}
+    return json.dumps({"message": message}).encode()
+
+
 def add_runs(database: Path, wanted: int) -> None:
     """Add ended runs to the list, each with a message and a cost."""
     with sqlite3.connect(database) as db:
@@ -101,11 +109,13 @@ def add_runs(database: Path, wanted: int) -> None:
             ((last + n, f"run_{n:032x}", f"ses_{n:032x}", agent, now - wanted + n) for n in range(1, wanted + 1)),
         )
         db.executemany(
-            "INSERT INTO run_summaries VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                (last + n, f"Question {n} about the release notes of the project", n % 1000 / 100, n, 3, n)
-                for n in range(1, wanted + 1)
-            ),
+            "INSERT INTO run_summaries (run, message, cost, tokens, steps, duration_ms) VALUES (?, ?, ?, ?, ?, ?)",
+            ((last + n, QUESTION.format(n), n % 1000 / 100, n, 3, n) for n in range(1, wanted + 1)),
+        )
+        (position,) = db.execute("SELECT max(position) FROM events").fetchone()
+        db.executemany(
+            "INSERT INTO events VALUES (?, ?, 1, ?, ?, 'user_message', 1, ?)",
+            ((position + n, last + n, f"evt_{n:032x}", now, describe_message(n)) for n in range(1, wanted + 1)),
         )
 
 

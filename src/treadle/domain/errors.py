@@ -53,10 +53,12 @@ class RunFailed(TreadleError):
     For example:
 
         agent = treadle.Agent(name="helper", model="provider/model-id")
+        result = treadle.Engine("sqlite:///helper.db").run_sync(agent, "Hello.")
         try:
-            treadle.Engine("sqlite:///helper.db").run_sync(agent, "Hello.").raise_for_status()
+            result.raise_for_status()
         except treadle.RunFailed as error:
             print(error)
+        print(result.text)
     """
 
 

@@ -18,6 +18,8 @@ from treadle.ports.overview import SearchQuery
 SNIPPET_BEFORE, SNIPPET_AFTER = 60, 140
 """Characters of a snippet before and after the beginning of the match."""
 
+MAX_CURSOR_DIGITS = 18
+"""Both databases count positions with 64 bits."""
 MAX_READS = 5
 """How often one request reads on in the journal."""
 
@@ -50,7 +52,7 @@ async def find_text(context: Context, request: FindText) -> Page[SearchHit]:
     """Search in messages and answers, the latest first.
 
     One request reads a limited part of the journal: a page can be empty and still have a `next`."""
-    if request.cursor is not None and not request.cursor.isdecimal():
+    if request.cursor is not None and not (request.cursor.isdecimal() and len(request.cursor) <= MAX_CURSOR_DIGITS):
         raise UsageError("cursor: no page has this cursor. Use `next` of the page before.")
     principal = context.principal
     hits, cursor = list[SearchHit](), None if request.cursor is None else int(request.cursor)

@@ -31,7 +31,7 @@ class PostgresOverview:
         parts = list_query_parts(query.text, query.owner)
         before = query.before or await self._read_number("end_of_search")
         indexed = await self._read_number("indexed_to") if parts else 0
-        if before > indexed + 1:
+        if not parts or before > indexed + 1:
             return await self._scan(query, before, indexed)
         return await self._read_candidates(query, parts, before)
 

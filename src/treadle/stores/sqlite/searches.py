@@ -26,7 +26,7 @@ def search(db: SqliteDatabase, query: SearchQuery) -> FoundEvents:
     parts = list_query_parts(query.text, query.owner)
     before = query.before or _read_number(db, "end_of_search")
     indexed = _read_number(db, "indexed_to") if parts else 0
-    if before > indexed + 1:
+    if not parts or before > indexed + 1:
         return _scan(db, query, before, indexed)
     return _read_candidates(db, query, parts, before)
 

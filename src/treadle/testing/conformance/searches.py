@@ -58,6 +58,7 @@ async def what_was_said_is_found(harness: FullStoreHarness) -> None:
     """Messages and answers are found by a part of a word, in any case, the latest first: before they are in the
     index, with some of them in the index, and with all of them."""
     async with open_full_store(harness) as desk:
+        assert await _find(desk, "parrot") == await _find(desk, "is") == []
         first = await _submit(desk, 'Where is the "Parrot"?')
         await _answer(desk, first, "The PARROT sleeps; 100% sure.")
         expected: Sequence[str] = ["The PARROT sleeps; 100% sure.", 'Where is the "Parrot"?']
