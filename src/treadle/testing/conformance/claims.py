@@ -167,7 +167,7 @@ async def a_claim_after_a_death_says_whether_other_runs_were_owned(harness: Stor
 
 
 async def of_the_deaths_of_a_run_alone_only_the_latest_counts(harness: StoreHarness) -> None:
-    """A run that kills its workers again and again is no evidence that something else does."""
+    """A run that kills its workers again and again is not taken for evidence that something else kills them."""
     async with open_in_two_processes(harness) as (one, two):
         deadly, other = await one.submit("ses_deadly"), await one.submit("ses_other")
         for number in range(4):
