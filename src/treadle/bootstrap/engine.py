@@ -113,8 +113,12 @@ class EngineParts:
         _ = config.vault.redactor.is_idle  # a vault that cannot be read fails here, before anything is opened
 
         def wake(run_id: RunId, at: Instant) -> None:
-            if at > clock.now() or not woken_by_commits:
+            if at > clock.now() or not woken_by_commits or config.program.holds(run_id):
                 dispatcher.wake(run_id, at)
+
+        def wake_held(run_id: RunId) -> None:
+            if config.program.holds(run_id):
+                dispatcher.wake(run_id, clock.now())
 
         async with AsyncExitStack() as opened:
             hub = EventHub(clock, ids, wake)
@@ -137,6 +141,9 @@ class EngineParts:
             only_own = config.share.only_own and (stores.shared or config.share.even_alone)
             woken_by_commits = stores.shared and not only_own
             dispatcher = stores.dispatcher(clock, deps.worker.name, config.share)
+            if config.share.most > 0:
+                stores.provide_deps(deps.worker.name, config.program)
+                hub.news_observers.append(wake_held)
             opened.push_async_callback(dispatcher.stop)
             service = LocalService(
                 stores.journal,

@@ -133,6 +133,7 @@ def _make_stores(
         dispatcher=partial(_make_dispatcher, database, journal),
         close=close,
         alone=LeaderLock(database).take,
+        provide_deps=journal.provide_deps,
         verify_writable=partial(_verify_writable, database),
         shared=True,
     )

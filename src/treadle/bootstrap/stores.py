@@ -14,7 +14,7 @@ from treadle.ports.channel_store import ChannelStore
 from treadle.ports.clock import Clock
 from treadle.ports.deletion import Deletions
 from treadle.ports.dispatcher import Dispatcher
-from treadle.ports.journal import Journal, Runs, Wakes
+from treadle.ports.journal import DepsProvider, Journal, Runs, Wakes
 from treadle.ports.memory import KnownAgents, MemoryKeeper
 from treadle.ports.memory_index import MemoryIndex, VectorStore
 from treadle.ports.overview import Overview
@@ -58,6 +58,11 @@ async def run_unlocked(name: str, work: Work) -> None:
     await work()
 
 
+def ignore_deps(worker: str, deps: DepsProvider) -> None:
+    """Do nothing: there is no other process."""
+    del worker, deps
+
+
 async def accept() -> None:
     """Verify nothing: the database is in memory."""
 
@@ -91,6 +96,8 @@ class Stores:
     """Tells other commands where they can attach to the process that owns the database, if there is one owner."""
     alone: Callable[[str, Work], Awaitable[None]] = run_unlocked
     """Does work that only one of all processes on the database may do at a time, until it is cancelled."""
+    provide_deps: Callable[[str, DepsProvider], None] = ignore_deps
+    """Leaves runs with deps of their own to the worker of a process that has them, if there are other processes."""
     verify_writable: Callable[[], Awaitable[None]] = accept
     """Raises StoreError unless the database accepts writes."""
     shared: bool = False

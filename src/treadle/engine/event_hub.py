@@ -109,6 +109,8 @@ class EventHub:
         self.observers: list[Observer] = []
         self.handover_observers: list[Callable[[RunId], None]] = []
         """Called for runs that another process has claimed, whose further commits are not observed here."""
+        self.news_observers: list[Callable[[RunId], None]] = []
+        """Called for runs to which another process has committed, or which it has woken."""
         self.claim_observers: list[Callable[[Sequence[Event]], None]] = []
         """Called with all events of a run when it is claimed here, so that observers need not read them."""
         self._commit_waiters: set[asyncio.Event] = set()
@@ -226,6 +228,11 @@ class EventHub:
         self.changes += 1
         for waiter in self._commit_waiters:
             waiter.set()
+
+    def notify_of_news(self, run_id: RunId) -> None:
+        """Report that another process has committed to the run, or has woken it."""
+        for observe in self.news_observers:
+            observe(run_id)
 
     def notify_taken_elsewhere(self, run_id: RunId) -> None:
         """Report that another process works on the run."""

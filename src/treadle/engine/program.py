@@ -36,6 +36,8 @@ class HostProgram:
         self._hide = hide
         """Returns a text without secrets."""
         self._of_runs: dict[RunId, Any] = {}
+        self._begun: set[RunId] = set()
+        """Runs with deps of their own that began here: they find them when they execute."""
         self.deps_types: dict[str, type] = {}
         self.instructions: dict[str, WriteInstructions] = {}
 
@@ -49,13 +51,27 @@ class HostProgram:
         """Drop the deps of a run that does not start or has ended."""
         self._of_runs.pop(run_id, None)
 
+    @property
+    def makes_deps(self) -> bool:
+        """Whether it makes the deps of runs that other processes have submitted."""
+        return self._make_deps is not None
+
+    def holds(self, run_id: RunId) -> bool:
+        """Return whether the run was begun here and has deps of its own."""
+        return run_id in self._of_runs or run_id in self._begun
+
     def find(self, run_id: RunId) -> Any:
         """Return the deps of a run: its own, or those of the engine."""
         return self._of_runs.get(run_id, self._deps)
 
     def observe(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
-        """Drop the deps of a run that has ended."""
-        if drafts and isinstance(drafts[-1].data, RunEnd):
+        """Note a run with deps of its own that begins here. Drop the deps of a run that has ended."""
+        if not drafts:
+            return
+        if first == 1 and isinstance(queued := drafts[0].data, RunQueued) and queued.own_deps:
+            self._begun.add(origin.run_id)
+        if isinstance(drafts[-1].data, RunEnd):
+            self._begun.discard(origin.run_id)
             self._of_runs.pop(origin.run_id, None)
 
     def check_deps(self, agent: str, deps_type: type | None, deps: Any) -> None:

@@ -278,6 +278,19 @@ class Wakes(Protocol):
         ...
 
 
+class DepsProvider(Protocol):
+    """What a process provides to runs that were submitted with deps of their own. Deps exist only in memory."""
+
+    @property
+    def makes_deps(self) -> bool:
+        """Whether it makes the deps of runs that other processes have submitted."""
+        ...
+
+    def holds(self, run_id: RunId) -> bool:
+        """Return whether it has the deps of a run."""
+        ...
+
+
 class Feed(Protocol):
     """The events of all runs as one sequence."""
 

@@ -1,5 +1,5 @@
-"""Facts about a run that its first event records, and that stores keep in columns: its owner, its workspace and its
-labels."""
+"""Facts about a run that its first event records, and that stores keep in columns: its owner, its workspace, its
+labels, and whether it has deps of its own."""
 
 from collections.abc import Sequence
 
@@ -24,6 +24,12 @@ def read_workspace_of_run(opening: Sequence[Draft]) -> Workspace:
     """Return the workspace of a run that starts with these events."""
     queued = _find_queued(opening)
     return UNKNOWN_WORKSPACE if queued is None or queued.workspace is None else queued.workspace
+
+
+def has_own_deps(opening: Sequence[Draft]) -> bool:
+    """Return whether a run that starts with these events was submitted with deps of its own."""
+    queued = _find_queued(opening)
+    return queued is not None and queued.own_deps
 
 
 def encode_labels(labels: Labels) -> str:

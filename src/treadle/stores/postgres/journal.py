@@ -1,6 +1,7 @@
 """The journal and the wakes on PostgreSQL. Each verb is an operation of the next batch."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -19,6 +20,7 @@ from treadle.ports.journal import (
     Advanced,
     Claim,
     Death,
+    DepsProvider,
     Publisher,
     Release,
     RunDraft,
@@ -43,7 +45,7 @@ from treadle.stores.postgres.owned_runs import HeldRun, has_counted_events
 from treadle.stores.postgres.projections import project_events
 from treadle.stores.postgres.runs import PostgresRuns, to_event
 from treadle.stores.postgres.writer import PostgresWriter
-from treadle.stores.run_facts import explain_taken_session, read_owner_of_run, read_workspace_of_run
+from treadle.stores.run_facts import explain_taken_session, has_own_deps, read_owner_of_run, read_workspace_of_run
 from treadle.stores.usage_counts import rebuild_payer
 
 NO_LIMIT = 2**31 - 1
@@ -62,13 +64,23 @@ class PostgresJournal(PostgresRuns):
         self._publisher = publisher
         self._clock = clock
         self._held: dict[RunId, HeldRun] = {}
+        self._deps: DepsProvider | None = None
+        self._worker = ""
+        self._is_deps_holder = False
+
+    def provide_deps(self, worker: str, deps: DepsProvider) -> None:
+        """Leave the runs whose deps this process has to its worker."""
+        self._worker, self._deps, self._is_deps_holder = worker, deps, deps.makes_deps
 
     # ── Submission ──
 
     async def submit(self, origin: Origin, events: Sequence[Draft], key: str | None = None) -> RunId:
         new = RunDraft(origin, tuple(events))
+        header = _make_submission_header(new, self._find_deps_holder, key)
+        if header.get("deps_holder") and not self._is_deps_holder:
+            await self._hold_deps()
         operation = BatchOperation(
-            encode_header(_make_submission_header(new, key)),
+            encode_header(header),
             new.events,
             sessions=(origin.session_id,),
             agents=_list_limited_agents(new),
@@ -90,10 +102,34 @@ class PostgresJournal(PostgresRuns):
         self._publisher.on_committed(new.origin, 1, new.events)
         self._publisher.wake(new.origin.run_id, self._clock.now())
 
+    def _find_deps_holder(self, new: RunDraft) -> str | None:
+        """Return the worker that has the deps of a new run: empty if there is none, None if the run needs none."""
+        if not has_own_deps(new.events):
+            return None
+        run_id, parent = new.origin.run_id, new.origin.parent_run_id
+        is_here = self._deps is not None and (
+            self._deps.makes_deps or self._deps.holds(run_id) or (parent is not None and self._deps.holds(parent))
+        )
+        return self._worker if is_here else ""
+
+    @property
+    def _makes_deps(self) -> bool:
+        return self._deps is not None and self._deps.makes_deps
+
+    async def _hold_deps(self) -> None:
+        """Tell other processes that this one is alive and has deps of runs, or makes them."""
+        assert self._deps is not None
+        await self._database.rows(
+            "hold_deps", self._worker, self._deps.makes_deps, self._writer.now(), LEASE_SECONDS, patient=True
+        )
+        self._is_deps_holder = True
+
     # ── Ownership ──
 
     async def claim(self, run_id: RunId, worker: str) -> Claim:
-        header = {"do": "claim", "run": run_id, "worker": worker, "lease": LEASE_SECONDS}
+        header: Header = {"do": "claim", "run": run_id, "worker": worker, "lease": LEASE_SECONDS}
+        if self._makes_deps:
+            header["makes_deps"] = True
         operation = BatchOperation(encode_header(header), (), runs=(run_id,), turns=(run_id,), settling=(run_id,))
         answer = await self._writer.write(operation, partial(_check_claim, run_id), patient=True)
         assert answer.origin is not None
@@ -141,7 +177,7 @@ class PostgresJournal(PostgresRuns):
             advance.release or has_counted_events(advance.facts) or has_counted_events(advance.intents)
         ):
             held = await self._load_held_run(advance.run_id)
-        operation = _build_advance(advance, held)
+        operation = _build_advance(advance, held, self._find_deps_holder)
         try:
             answer = await self._writer.write(operation, partial(self._finish_advance, advance, held), True)
         except StoreError:
@@ -235,7 +271,9 @@ class PostgresJournal(PostgresRuns):
     # ── Wakes ──
 
     async def runnable(self, limit: int = 100) -> Sequence[RunId]:
-        found = await self._database.rows("runnable", self._writer.now(), limit)
+        if self._is_deps_holder:
+            await self._hold_deps()
+        found = await self._database.rows("runnable", self._writer.now(), limit, self._worker, self._makes_deps)
         return [RunId(row[0]) for row in found]
 
     async def renew(self, worker: str) -> Sequence[RunId]:
@@ -243,6 +281,9 @@ class PostgresJournal(PostgresRuns):
         return [RunId(row[0]) for row in found]
 
     async def close(self) -> None:
+        if self._is_deps_holder:
+            with suppress(StoreError):
+                await self._database.rows("stop_holding_deps", self._worker)
         await self._writer.close()
         await self._database.close()
 
@@ -257,7 +298,9 @@ def _check_claim(run_id: RunId, answer: BatchResult) -> BatchResult:
     return answer
 
 
-def _make_submission_header(new: RunDraft, key: str | None = None) -> Header:
+def _make_submission_header(
+    new: RunDraft, find_deps_holder: Callable[[RunDraft], str | None], key: str | None = None
+) -> Header:
     origin = new.origin
     header: Header = {
         "do": "submit",
@@ -274,6 +317,8 @@ def _make_submission_header(new: RunDraft, key: str | None = None) -> Header:
         header["workspace"], header["folder"] = workspace.id, workspace.folder
     if (places := read_concurrency_limit(new.events)) is not None:
         header["places"] = places
+    if (holder := find_deps_holder(new)) is not None:
+        header["deps_holder"] = holder
     if projected := project_events(new.events):
         header["beside"] = projected
     return header
@@ -293,7 +338,9 @@ def _make_delivery_header(tell: RunMessage) -> Header:
     return header
 
 
-def _build_advance(advance: Advance, held: HeldRun | None) -> BatchOperation:
+def _build_advance(
+    advance: Advance, held: HeldRun | None, find_deps_holder: Callable[[RunDraft], str | None]
+) -> BatchOperation:
     run_id, release, reserve = advance.run_id, advance.release, advance.reserve
     header: Header = {}
     operation = BatchOperation(b"", advance.facts + advance.intents, runs=(run_id,))
@@ -317,7 +364,7 @@ def _build_advance(advance: Advance, held: HeldRun | None) -> BatchOperation:
         header["release"] = _make_release_header(operation, run_id, release)
     if advance.begin or advance.tell:
         header["begin"], header["tell"] = (
-            [_make_submission_header(new) for new in advance.begin],
+            [_make_submission_header(new, find_deps_holder) for new in advance.begin],
             list(map(_make_delivery_header, advance.tell)),
         )
         operation.sessions = [new.origin.session_id for new in advance.begin]

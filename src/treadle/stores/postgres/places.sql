@@ -4,6 +4,8 @@ WITH due AS NOT MATERIALIZED (
     WHERE ((worker IS NULL AND wake_at <= coalesce($1, extract(epoch FROM clock_timestamp())))
            OR (worker IS NOT NULL AND lease_until <= coalesce($1, extract(epoch FROM clock_timestamp()))))
       AND outcome IS NULL
+      AND (deps_holder IS NULL OR NOT is_held_elsewhere(
+          deps_holder, $3, $4, coalesce($1, extract(epoch FROM clock_timestamp())::FLOAT8)))
       AND NOT EXISTS (
           SELECT 1 FROM runs AS earlier
           WHERE earlier.session_id = one.session_id AND earlier.outcome IS NULL AND earlier.id < one.id)

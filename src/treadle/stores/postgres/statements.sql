@@ -43,6 +43,15 @@ WITH ours AS (SELECT id FROM runs WHERE worker = $1 ORDER BY id FOR NO KEY UPDAT
 UPDATE runs SET lease_until = coalesce($2, extract(epoch FROM clock_timestamp())) + $3
 FROM ours WHERE runs.id = ours.id RETURNING run_id;
 
+-- name: hold_deps
+WITH moment AS (SELECT coalesce($3::FLOAT8, extract(epoch FROM clock_timestamp())::FLOAT8) AS now),
+     old AS (DELETE FROM deps_holders WHERE until < (SELECT now FROM moment) - 86400)
+INSERT INTO deps_holders (worker, makes, until) SELECT $1, $2, now + $4 FROM moment
+ON CONFLICT (worker) DO UPDATE SET until = excluded.until;
+
+-- name: stop_holding_deps
+DELETE FROM deps_holders WHERE worker = $1;
+
 -- name: record
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
        coalesce(name, ''), owner, coalesce(message, ''), cost, tokens, steps, duration_ms,

@@ -42,10 +42,10 @@ BEGIN
         RETURN;
     END IF;
     INSERT INTO runs (run_id, session_id, agent_id, parent_run_id, submission_key, created_at, status, wake_at, sequence,
-                      places, owner, workspace, folder)
+                      places, owner, workspace, folder, deps_holder)
     VALUES (op->>'run', op->>'session', op->>'agent', op->>'parent', op->>'key', now_, 'pending', 0,
             (op->'events')::INTEGER, (op->>'places')::INTEGER, coalesce(op->>'owner', 'local'),
-            coalesce(op->>'workspace', ''), coalesce(op->>'folder', ''))
+            coalesce(op->>'workspace', ''), coalesce(op->>'folder', ''), op->>'deps_holder')
     RETURNING id INTO run;
     answer := '{}'; first := 1; events := op->'events';
     IF op ? 'beside' THEN
@@ -212,6 +212,9 @@ BEGIN
         RETURN '{"not_claimable": "has ended"}';
     ELSIF found.worker IS NOT NULL AND found.lease_until > now_ THEN
         RETURN jsonb_build_object('not_claimable', 'is owned by ' || found.worker);
+    ELSIF found.deps_holder IS NOT NULL
+          AND is_held_elsewhere(found.deps_holder, op->>'worker', op ? 'makes_deps', now_) THEN
+        RETURN '{"not_claimable": "has deps of its own, which another process provides"}';
     END IF;
     SELECT run_id INTO earlier FROM runs
     WHERE session_id = found.session_id AND outcome IS NULL AND id < found.id ORDER BY id LIMIT 1;
@@ -232,7 +235,8 @@ BEGIN
     UPDATE runs
     SET epoch = found.epoch + 1, worker = op->>'worker', lease_until = now_ + (op->'lease')::FLOAT8,
         status = CASE status WHEN 'pending' THEN 'running' ELSE status END,
-        lost_worker = coalesce(found.worker, lost_worker)
+        lost_worker = coalesce(found.worker, lost_worker),
+        deps_holder = CASE WHEN deps_holder IS NOT NULL AND op ? 'makes_deps' THEN op->>'worker' ELSE deps_holder END
     WHERE id = found.id;
     RETURN jsonb_build_object(
         'origin', jsonb_build_array(found.run_id, found.session_id, found.agent_id, found.parent_run_id),

@@ -251,7 +251,7 @@ BEGIN
         PERFORM take_back(claims);
     END IF;
     IF woken <> '{}' OR heard <> '{}' THEN
-        PERFORM enqueue(woken, heard, moment);
+        news := news || enqueue(woken, heard, moment);
     END IF;
     PERFORM tell_all(writer_, news);
     all_ := '[' || array_to_string(answers, ',') || ']';
