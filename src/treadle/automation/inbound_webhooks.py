@@ -124,7 +124,7 @@ class InboundWebhookReceiver:
         key = f"hook/{hook.hook_id}/{message_id}"
         async with self._locks.setdefault(key, asyncio.Lock()):
             if (known := await self._runs.find_submitted(key)) is not None:
-                return Ticket(known, (await self._runs.record(known)).origin.session_id)
+                return Ticket(known.run_id, (await self._runs.record(known.run_id)).origin.session_id)
             return await self._submit(hook, signed, message_id, key)
 
     async def _submit(self, hook: InboundWebhook, signed: SignedMessage, message_id: str, key: str) -> Ticket:

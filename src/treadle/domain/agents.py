@@ -34,12 +34,28 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True):
     """Maximum tokens of one reply. Null: what the model allows."""
     temperature: float | None = None
     """Sampling temperature. Null: the provider's default."""
+    top_p: float | None = None
+    """Share of the probability that tokens are sampled from, above 0 and at most 1. Null: the provider's default."""
+    frequency_penalty: float | None = None
+    """How much tokens are avoided that the text already has, by their number. Null: the provider's default."""
+    presence_penalty: float | None = None
+    """How much tokens are avoided that the text already has. Null: the provider's default."""
+    seed: int | None = None
+    """Seed of the sampling. Null: none."""
+    logit_bias: dict[str, float] = {}
+    """What is added to the likelihood of tokens, by the number of the token."""
+    stop: tuple[str, ...] = ()
+    """Texts at which a reply ends, which are not part of it. They work with every model."""
     reasoning: Effort | None = None
     """Reasoning effort. Models without `minimal` get `low`, and models without `xhigh` get `high`. Null: the
     provider's default."""
 
     def __post_init__(self) -> None:
         _positive("max_tokens", self.max_tokens)
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must be above 0 and at most 1, found {self.top_p}")
+        if not all(self.stop):
+            raise ValueError("stop must not contain an empty text")
 
 
 class Limits(Struct, frozen=True, omit_defaults=True):

@@ -20,7 +20,8 @@
     │   │   ├── UnknownHook
     │   │   └── UnknownWebhook
     │   ├── InvalidState
-    │   │   └── RunUnavailable
+    │   │   ├── RunUnavailable
+    │   │   └── SessionContinued
     │   ├── SizeLimitExceeded
     │   ├── QuotaExceeded
     │   └── InsufficientCredits
@@ -144,6 +145,10 @@ class InvalidState(UsageError):
 
 class RunUnavailable(InvalidState):
     """The run needs a tool, an agent or a provider that this engine does not have."""
+
+
+class SessionContinued(InvalidState):
+    """The session has a later run than the one that the message follows."""
 
 
 class SizeLimitExceeded(UsageError):

@@ -22,6 +22,10 @@ long as these are in the transcript. `always`: with every reply. It is never sen
 StructuredOutput = Literal["never", "without_tools", "always"]
 """When a request carries the output schema, so that the provider constrains the reply. `without_tools`: only if no
 tool may be called. `always`: with tools too. The schema is in the prompt in any case."""
+CallSetting = Literal[
+    "temperature", "top_p", "frequency_penalty", "presence_penalty", "seed", "logit_bias", "stop"
+]
+"""A setting of a model call that some models do not take."""
 CallDialect = Literal["hermes", "deepseek", "kimi", "llama", "mistral"]
 """How a model writes a call as text instead of in the wire format. Qwen and others use `hermes`."""
 
@@ -123,6 +127,8 @@ class Profile(Struct, frozen=True, omit_defaults=True):
     them. Only the `chat_completions` format sends them."""
     efforts: tuple[Effort, ...] = ()
     """The reasoning efforts that it has besides `low`, `medium` and `high`."""
+    refuses: tuple[CallSetting, ...] = ()
+    """Settings of a call that its server rejects. They are not sent."""
 
     @property
     def is_small(self) -> bool:
@@ -172,6 +178,9 @@ class ModelFacts(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     sampling: dict[str, int | float] | None = None
     """Sampling parameters for the server, such as `{min_p: 0.1}`. Only chat completions send them."""
 
+    refuses: tuple[CallSetting, ...] | None = None
+    """Model settings that the server rejects, such as `[temperature, top_p]`. They are not sent. Null: what the
+    catalog knows."""
     patches: bool | None = None
     """The model changes files by patches: it gets `apply_patch` in the place of `edit_file`."""
 

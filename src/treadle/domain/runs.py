@@ -5,6 +5,7 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
+from treadle.domain.ids import RunId
 from treadle.domain.quotas import Shortage
 
 Status = Literal["pending", "running", "waiting", "completed", "failed", "cancelled"]
@@ -29,6 +30,15 @@ OutcomeKind = Literal[
     "failed",
     "cancelled",
 ]
+
+class RunPart(Struct, frozen=True, omit_defaults=True):
+    """What a run did for one message: the part of its journal from there to the next message that it received while
+    it waited, or to its end."""
+
+    run_id: RunId
+    after: int = 0
+    """Sequence of the last event before it; 0: it is the first part."""
+
 
 _LIMITS: Final = (
     "truncated",

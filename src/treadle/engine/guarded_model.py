@@ -9,6 +9,7 @@ import msgspec
 from treadle.domain.limits import MAX_CALL_NAME_CHARACTERS, MAX_REPORTED_TOKENS
 from treadle.domain.messages import Part, Text, Thinking, ToolUse, make_sendable
 from treadle.domain.runs import Usage
+from treadle.engine.stop_texts import StopTextFound
 from treadle.ports.model import Completed, Failed, Model, ModelRequest, RecordedReply, Show
 from treadle.ports.vault import Redactor
 
@@ -25,6 +26,8 @@ async def request_reply(client: Model, request: ModelRequest, show: Show, redact
         end = await client.reply(request, show)
         if not isinstance(end, REPLY_ENDS):  # pyright: ignore[reportUnnecessaryIsInstance] -- adapters may be unchecked
             raise TypeError(f"it returned {end!r}, not Completed or Failed")
+    except StopTextFound:
+        raise  # the caller of this call has read enough
     except (Exception, asyncio.CancelledError) as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():

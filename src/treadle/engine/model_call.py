@@ -1,5 +1,6 @@
 """One model call: the request, its streamed reply, and the events that record it."""
 
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -34,6 +35,7 @@ from treadle.domain.runs import Usage
 from treadle.engine.guarded_model import request_reply
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.redaction import REASONING_STREAM, TEXT_STREAM, ReplyRedaction
+from treadle.engine.stop_texts import StopTextFilter, StopTextFound, cut_reply
 from treadle.engine.text_blocks import LiveDelta, WrittenReply
 from treadle.ports.model import (
     CallDelta,
@@ -116,16 +118,31 @@ class Attempt:
         self._ended = False
         redactor = run.worker.vault.redactor
         self._redaction = None if redactor.is_idle else ReplyRedaction(redactor)
+        self._stops = run.state.agent.model_settings.stop
+        self._stop_filter = StopTextFilter(self._stops) if self._stops else None
 
     async def read(self) -> None:
         if self._number > 1:
             self._show(AttemptReset(self._sequence, self._number))
         try:
-            self._end = await request_reply(
-                self._model.client, self._request, self._receive, self._run.worker.vault.redactor
-            )
+            with suppress(StopTextFound):
+                self._end = await request_reply(
+                    self._model.client, self._request, self._receive, self._run.worker.vault.redactor
+                )
+            if self._stop_filter is not None:
+                self._end_at_stop_text(self._stop_filter)
         finally:
             self._ended = True
+
+    def _end_at_stop_text(self, stops: StopTextFilter) -> None:
+        """Leave out what follows a stop text. A call that was ended there reports no usage."""
+        if rest := stops.flush():
+            self._receive_filtered(TextDelta(rest))
+        if isinstance(self._end, Completed):
+            self._end = cut_reply(self._end, self._stops)
+        elif stops.is_found:
+            parts = (Text(stops.text),) if stops.text else ()
+            self._end = Completed(parts, "end_turn", self._estimate_usage(), raw_stop="stop")
 
     def _redact_end(self) -> Completed | Failed | None:
         """Return the end of the reply without secrets, including those that were set while it streamed."""
@@ -230,6 +247,15 @@ class Attempt:
         """Store a piece of the reply and show it to readers."""
         if self._ended:
             return  # the adapter kept streaming after the end
+        if self._stop_filter is not None and isinstance(delta, TextDelta):
+            if text := self._stop_filter.add(delta.text):
+                self._receive_filtered(TextDelta(text))
+            if self._stop_filter.is_found:
+                raise StopTextFound
+            return
+        self._receive_filtered(delta)
+
+    def _receive_filtered(self, delta: Delta) -> None:
         if self._redaction is not None:
             delta = _redact_delta(delta, self._redaction)
         match delta:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from treadle.domain.models import Effort, ModelFacts, Profile, ReasoningBack
+from treadle.domain.models import CallSetting, Effort, ModelFacts, Profile, ReasoningBack
 from treadle.domain.providers import ProviderConfig
 from treadle.models.structured_output import find_structured_output
 
@@ -16,6 +16,11 @@ _BUDGET_THINKING_MODELS = re.compile(r"claude-(?:[23]|4-|(?:opus|sonnet|haiku)-4
 """Models whose thinking is limited by a token budget. Later models take an effort level."""
 _OPENAI_REASONING_MODELS = re.compile(r"(?:openai/)?(?:o\d|gpt-(?:[5-9]|\d\d)(?!.*chat)|codex)")
 """OpenAI models that reason and return their reasoning encrypted."""
+_SETTINGS_REFUSED_BY_REASONING: tuple[CallSetting, ...] = (
+    "temperature", "top_p", "frequency_penalty", "presence_penalty", "logit_bias", "stop",
+)  # fmt: skip
+"""What the servers of OpenAI and Azure reject for their models that reason."""
+_OPENAI_HOSTS = re.compile(r"(?:^|\.)(?:openai\.com|azure\.com)$")
 _MINIMAL_EFFORT_MODELS = re.compile(r"(?:^|/)(?:gpt-5(?!\.|\d|.*(?:codex|pro|chat))|gemini-(?:[3-9]|\d\d).*flash)")
 _HIGHEST_EFFORT_MODELS = re.compile(
     r"(?:^|[/.])(?:gpt-5\.1-codex-max|gpt-(?:5\.(?:[2-9]|\d\d)|[6-9]|\d\d)(?!.*chat)"
@@ -167,7 +172,9 @@ def _build_profile(provider: str, model: str, config: ProviderConfig) -> Profile
 def _conversation_profile(model: str, config: ProviderConfig) -> Profile:
     """Return how a model and its provider handle a conversation, judged by their names."""
     back: ReasoningBack = "tool_loop"
-    if _HOSTS_REFUSING_REASONING.search(urlsplit(config.base_url).hostname or ""):
+    host = urlsplit(config.base_url).hostname or ""
+    refuses = _OPENAI_HOSTS.search(host) is not None and _OPENAI_REASONING_MODELS.match(model) is not None
+    if _HOSTS_REFUSING_REASONING.search(host):
         back = "never"
     elif config.mode != "chat_completions" or _REASONING_RETURNED_MODELS.search(model):
         back = "always"
@@ -179,6 +186,7 @@ def _conversation_profile(model: str, config: ProviderConfig) -> Profile:
         patches=_PATCH_MODELS.search(model) is not None,
         parameters=find_parameters(model),
         efforts=_find_efforts(model),
+        refuses=_SETTINGS_REFUSED_BY_REASONING if refuses else (),
     )
 
 

@@ -77,7 +77,7 @@ class ForkService:
 
         The new run continues the old conversation, so it has the same owner, whichever user requests it."""
         if fork.key is not None and (known := await self._runs.find_submitted(fork.key)):
-            return Ticket(known, (await self._runs.record(known)).origin.session_id)
+            return Ticket(known.run_id, (await self._runs.record(known.run_id)).origin.session_id)
         point = await self._load_point(fork)
         start = _prepare_start(point, fork)
         await self._admission.check_fork(start.agent, start.message, fork.token, fork.token_quotas)

@@ -8,6 +8,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Message
 from treadle.domain.permissions import Asker
+from treadle.domain.runs import RunPart
 from treadle.domain.users import LOCAL_USER, UserId
 
 
@@ -32,6 +33,9 @@ class RequestedRun(Struct, frozen=True, forbid_unknown_fields=True):
     """The agent as the surface has read it."""
     message: Message
     session_id: SessionId | None = None
+    follows: RunPart | None = None
+    """The part of a run that the message answers. The message continues the session of that run; if the session has
+    gone on since, it starts a new one with the conversation up to the end of that part."""
     resumed_from: RunId | None = None
     """The ended run that this one continues, in the session of that run."""
     asker: Asker | None = None

@@ -80,6 +80,8 @@ class Ticket(Struct, frozen=True):
 
     run_id: RunId
     session_id: SessionId
+    after: int = 0
+    """Sequence of the last event of the run before the message; 0: the message began the run."""
 
 
 class Delivered(Struct, frozen=True):

@@ -2,13 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.envelope import Event, Origin
-from treadle.domain.errors import InvalidState, UsageError
+from treadle.domain.errors import InvalidState, SessionContinued, UsageError
 from treadle.domain.events import (
     CancelRequested,
     ClarifyRequested,
@@ -130,12 +130,29 @@ class LocalService:
 
         An automatic message passes the event that caused it (`because`), which its own run records. Everything
         that can be checked is checked here, before anything is written."""
-        from treadle.operations.submissions import make_queued, redact_message, resolve_submission
+        from treadle.operations.submissions import resolve_submission
 
         if submission.key is not None and (known := await self._runs.find_submitted(submission.key)):
-            return _ticket(await self._runs.record(known), submission)
+            return _ticket(await self._runs.record(known.run_id), submission, known.sequence)
         submission = await resolve_submission(submission, self._sessions, self._runs, self._journal, self.identify)
         await self._admission.check(submission)
+        if submission.follows is None:
+            return await self._submit(submission, because, run_id)
+        from treadle.operations.branches import branch_session, find_part_end
+
+        if await find_part_end(submission.follows, self._journal) is None:
+            with suppress(SessionContinued):
+                return await self._submit(submission, because, run_id)
+        branched = await branch_session(submission, submission.follows, self._journal)
+        return await self._submit(branched, because, run_id)
+
+    async def _submit(
+        self, submission: "Submission", because: EventData | None, run_id: RunId | None
+    ) -> Ticket:
+        """Start a run, or deliver the message to the run that waits in the session. Raise SessionContinued if the
+        session has gone on since the part of a run that the message follows."""
+        from treadle.operations.submissions import make_queued, redact_message
+
         message, redacted = redact_message(submission.message, self._vault.redactor)
         command = submission.command
         own = because is not None or submission.after_current
@@ -148,9 +165,11 @@ class LocalService:
                 )
             if not await self._is_command(waiting):
                 await self._refuse_other_sender(waiting, submission)
+                if submission.follows is not None and submission.follows.run_id != waiting:
+                    raise SessionContinued(f"{submission.session_id} has gone on: {waiting} waits in it.")
                 event = MessageSteered(message, "steer")
-                if await self._deliver(waiting, event, submission.key) is not None:
-                    return Ticket(waiting, submission.session_id)
+                if (sequence := await self._deliver(waiting, event, submission.key)) is not None:
+                    return Ticket(waiting, submission.session_id, sequence - 1)
         origin = Origin(
             run_id or RunId(self._ids("run")),
             submission.session_id or SessionId(self._ids("ses")),
@@ -426,8 +445,8 @@ class LocalService:
         return await self._sessions.runs(session_id)
 
 
-def _ticket(record: RunRecord, submission: "Submission") -> Ticket:
+def _ticket(record: RunRecord, submission: "Submission", sequence: int) -> Ticket:
     """Return the ticket of a message that was sent before. Raise UsageError if the key belongs to another user."""
     if submission.only_own and record.owner != submission.user:
         raise UsageError(f"The key `{submission.key}` is in use already. Nothing was started. Use another key.")
-    return Ticket(record.origin.run_id, record.origin.session_id)
+    return Ticket(record.origin.run_id, record.origin.session_id, max(0, sequence - 1))

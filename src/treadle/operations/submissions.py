@@ -72,6 +72,9 @@ async def resolve_submission(
     session."""
     if submission.resumed_from is not None:
         submission = await _join_session(submission, submission.resumed_from, runs)
+    if submission.follows is not None:
+        followed = await runs.record(submission.follows.run_id)
+        submission = msgspec.structs.replace(submission, session_id=followed.origin.session_id)
     known = None if submission.session_id is None else await sessions.basics(submission.session_id)
     if submission.session_id is None or known is None:
         return submission
@@ -123,6 +126,7 @@ def make_queued(submission: Submission, credits_per_dollar: float, workspace: Wo
         workspace=workspace,
         anonymous=submission.anonymous,
         follows_anonymous=submission.follows_anonymous,
+        follows=submission.follows,
         tags=labels.tags,
         metadata=labels.metadata,
         trace_parent=submission.trace_parent,

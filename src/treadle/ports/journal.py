@@ -171,6 +171,14 @@ class RunRecord(Struct, frozen=True):
     labels: Labels = NO_LABELS
 
 
+class Submitted(Struct, frozen=True):
+    """The run that a submission created or was delivered to."""
+
+    run_id: RunId
+    sequence: int = 0
+    """Sequence of the delivered message; 0: the submission created the run."""
+
+
 class RunFilter(Struct, frozen=True):
     """Selects runs. None means no restriction."""
 
@@ -228,7 +236,9 @@ class Journal(Protocol):
         """Create a run with its first events, runnable at once, and return its id.
 
         If the key was used before, create nothing and return the id of that run. All runs of a session have one
-        owner: raise SessionTaken, and create nothing, if the session has another owner."""
+        owner: raise SessionTaken, and create nothing, if the session has another owner. A run that follows another
+        one (`RunQueued.follows`) is created only while that is the latest of the session, or in a session without
+        runs: otherwise raise SessionContinued."""
         ...
 
     async def claim(self, run_id: RunId, worker: str) -> Claim:
@@ -322,8 +332,8 @@ class Runs(Feed, Protocol):
         """Return the unfinished runs of one session or of all sessions, oldest first."""
         ...
 
-    async def find_submitted(self, key: str) -> RunId | None:
-        """Return the run that a submission with this key created or was delivered to."""
+    async def find_submitted(self, key: str) -> Submitted | None:
+        """Return what became of a submission with this key, or None if there was none."""
         ...
 
     async def agent(self, name: str, proposed: AgentId) -> AgentId:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import msgspec
 
 from treadle.domain.envelope import Draft
-from treadle.domain.errors import SessionTaken
+from treadle.domain.errors import SessionContinued, SessionTaken
 from treadle.domain.events import RunQueued
-from treadle.domain.ids import SessionId
+from treadle.domain.ids import RunId, SessionId
 from treadle.domain.labels import NO_LABELS, Labels
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.workspaces import UNKNOWN_WORKSPACE, Workspace
@@ -32,6 +32,12 @@ def has_own_deps(opening: Sequence[Draft]) -> bool:
     return queued is not None and queued.own_deps
 
 
+def read_followed_run(opening: Sequence[Draft]) -> RunId | None:
+    """Return the run that must be the latest of the session when a run starts with these events, or None."""
+    queued = _find_queued(opening)
+    return None if queued is None or queued.follows is None else queued.follows.run_id
+
+
 def encode_labels(labels: Labels) -> str:
     """Return the labels of a run as its summary holds them."""
     return msgspec.json.encode(labels).decode()
@@ -47,6 +53,11 @@ def decode_labels(written: str) -> Labels:
 
 def _find_queued(opening: Sequence[Draft]) -> RunQueued | None:
     return next((draft.data for draft in opening if isinstance(draft.data, RunQueued)), None)
+
+
+def explain_continued_session(session_id: SessionId) -> SessionContinued:
+    """Return the error for a run that was to follow another one, which others follow already."""
+    return SessionContinued(f"{session_id} has gone on. Start another session from the run that the message follows.")
 
 
 def explain_taken_session(session_id: SessionId) -> SessionTaken:

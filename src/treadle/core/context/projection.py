@@ -8,6 +8,7 @@ import msgspec
 from treadle.core.context.tokens import CHARACTERS_PER_TOKEN, estimate_message, estimate_text, estimate_tool
 from treadle.core.state import RunState
 from treadle.domain.agents import AgentSpec, ModelSettings
+from treadle.domain.call_settings import fit_settings
 from treadle.domain.models import Profile
 from treadle.domain.runs import Usage
 from treadle.domain.tools import ToolSpec
@@ -67,7 +68,7 @@ def project(state: RunState, tools_offered: bool, profile: Profile) -> ModelRequ
         model=state.model.model,
         preamble=state.prompt.preamble,
         conversation=state.transcript.conversation,
-        settings=effective_settings(state),
+        settings=fit_settings(effective_settings(state), state.model.api_mode, profile),
         tool_choice="auto" if tools_offered else "none",
         provider=state.model.provider,
         profile=profile,

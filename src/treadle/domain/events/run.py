@@ -13,7 +13,7 @@ from treadle.domain.messages import Message
 from treadle.domain.models import UNKNOWN_WINDOW, Profile
 from treadle.domain.permissions import Asker
 from treadle.domain.quotas import Quotas, Shortage
-from treadle.domain.runs import Metrics, OutcomeKind, Status
+from treadle.domain.runs import Metrics, OutcomeKind, RunPart, Status
 from treadle.domain.tools import ToolSpec
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.workspaces import Workspace
@@ -57,6 +57,9 @@ class RunQueued(EventData, frozen=True):
     """The span in which the run was submitted, as a W3C `traceparent`: its trace contains the run and the runs
     below it. Empty: the run has a trace of its own."""
 
+    follows: RunPart | None = None
+    """The part of a run that the message answers. If its session has gone on, a copy of the conversation up to there
+    begins a session of its own. Null: the message continues its session, whatever that has."""
     own_deps: bool = False
     """The program submitted it with deps of its own, which are not stored. Another process makes them anew."""
 

@@ -18,6 +18,7 @@ from treadle.models.emulated_tools.reply_schema import build_reply_schema
 from treadle.models.emulated_tools.schema_parser import SchemaParser
 from treadle.models.emulated_tools.tool_descriptions import write_instructions
 from treadle.models.formats.output_schema import encode_chat_option
+from treadle.models.formats.sampling import encode_sampling
 from treadle.models.http.wire import as_arguments, encode
 from treadle.ports.model import Conversation, ModelRequest, Preamble, ToolChoice
 
@@ -59,6 +60,7 @@ def _encode_options(request: ModelRequest) -> bytes:
     options = {
         "max_tokens": settings.max_tokens,
         "temperature": settings.temperature,
+        **encode_sampling(settings),
         "reasoning_effort": request.profile.fit_effort(settings.reasoning),
     }
     given = {name: value for name, value in options.items() if value is not None}

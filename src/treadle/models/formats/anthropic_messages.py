@@ -89,6 +89,10 @@ def _build_options(request: ModelRequest) -> dict[str, Any]:
         options["output_config"] = {**options.get("output_config", {}), "format": msgspec.Raw(format_)}
     if settings.temperature is not None and "thinking" not in options:  # the API accepts only one of the two
         options["temperature"] = settings.temperature
+    if settings.top_p is not None:
+        options["top_p"] = settings.top_p
+    if texts := [text for text in settings.stop if not text.isspace()]:  # the API refuses blank ones
+        options["stop_sequences"] = texts
     if request.tool_choice == "none" and request.preamble.tools:
         # The tools are sent even if none may be called: without them the prefix would change.
         options["tool_choice"] = {"type": "none"}

@@ -8,6 +8,7 @@ from treadle.models.emulated_tools import wire_format as emulated_tools
 from treadle.models.formats.chat_messages import ChatMessages, merge_user_messages
 from treadle.models.formats.chat_reply import ChatReply
 from treadle.models.formats.output_schema import encode_chat_option
+from treadle.models.formats.sampling import encode_sampling
 from treadle.models.http.client import PartialReply, WireFormat
 from treadle.models.http.wire import encode
 from treadle.ports.model import ModelRequest, Preamble
@@ -57,6 +58,7 @@ def _encode_options(request: ModelRequest) -> bytes:
         "tool_choice": "none" if request.tool_choice == "none" and request.preamble.tools else None,
         "max_tokens": settings.max_tokens,
         "temperature": settings.temperature,
+        **encode_sampling(settings),
         "reasoning_effort": request.profile.fit_effort(settings.reasoning),
     }
     given = request.profile.sampling | {name: value for name, value in options.items() if value is not None}

@@ -73,6 +73,7 @@ def _encode_options(request: ModelRequest) -> bytes:
         "tool_choice": "none" if request.tool_choice == "none" and request.preamble.tools else None,
         "max_output_tokens": settings.max_tokens,
         "temperature": settings.temperature,
+        "top_p": settings.top_p,
         "reasoning": None if effort is None else {"effort": effort},
     }
     given = {name: value for name, value in options.items() if value is not None}

@@ -179,6 +179,8 @@ class BatchResult(Struct, frozen=True):
     """The session was deleted."""
     taken: str | None = None
     """The session that a run was submitted to belongs to another owner."""
+    continued: str | None = None
+    """The session that a run was submitted to has a later run than the one that the new run follows."""
     fenced: int | None = None
     """The current epoch of the run."""
     not_claimable: str | None = None

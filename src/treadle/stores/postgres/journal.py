@@ -45,7 +45,14 @@ from treadle.stores.postgres.owned_runs import HeldRun, has_counted_events
 from treadle.stores.postgres.projections import project_events
 from treadle.stores.postgres.runs import PostgresRuns, to_event
 from treadle.stores.postgres.writer import PostgresWriter
-from treadle.stores.run_facts import explain_taken_session, has_own_deps, read_owner_of_run, read_workspace_of_run
+from treadle.stores.run_facts import (
+    explain_continued_session,
+    explain_taken_session,
+    has_own_deps,
+    read_followed_run,
+    read_owner_of_run,
+    read_workspace_of_run,
+)
 from treadle.stores.usage_counts import rebuild_payer
 
 NO_LIMIT = 2**31 - 1
@@ -93,6 +100,8 @@ class PostgresJournal(PostgresRuns):
             raise explain_deleted_session(answer.buried)
         if answer.taken is not None:
             raise explain_taken_session(SessionId(answer.taken))
+        if answer.continued is not None:
+            raise explain_continued_session(SessionId(answer.continued))
         if answer.existing is not None:
             return RunId(answer.existing)
         self._publish_new_run(new)
@@ -319,6 +328,8 @@ def _make_submission_header(
         header["places"] = places
     if (holder := find_deps_holder(new)) is not None:
         header["deps_holder"] = holder
+    if (followed := read_followed_run(new.events)) is not None:
+        header["follows"] = followed
     if projected := project_events(new.events):
         header["beside"] = projected
     return header

@@ -8,7 +8,7 @@ from treadle.domain.errors import UnknownRun
 from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.runs import is_ended
 from treadle.domain.users import UserId
-from treadle.ports.journal import ALL_RUNS, PositionedEvent, RunFilter, RunRecord
+from treadle.ports.journal import ALL_RUNS, PositionedEvent, RunFilter, RunRecord, Submitted
 from treadle.stores.postgres.batch import explain_missing_run
 from treadle.stores.postgres.connection import unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
@@ -79,9 +79,9 @@ class PostgresRuns:
         rows = map(tuple, await self._database.rows("feed", position, names, limit, owner))
         return [PositionedEvent(row[0], to_event(Origin(*row[1:5]), row[5:])) for row in rows]
 
-    async def find_submitted(self, key: str) -> RunId | None:
+    async def find_submitted(self, key: str) -> Submitted | None:
         found = await self._database.row("submitted", key)
-        return None if found is None else RunId(found[0])
+        return None if found is None else Submitted(RunId(found[0]), found[1])
 
     async def agent(self, name: str, proposed: AgentId) -> AgentId:
         while (found := await self._database.row("agent", name, proposed)) is None:

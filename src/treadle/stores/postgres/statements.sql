@@ -140,9 +140,9 @@ SELECT feed_position();
 SELECT * FROM feed($1, $2, $3, $4);
 
 -- name: submitted
-SELECT run_id FROM runs WHERE submission_key = $1
+SELECT run_id, 0 FROM runs WHERE submission_key = $1
 UNION ALL
-SELECT runs.run_id FROM deliveries JOIN runs ON runs.id = deliveries.run WHERE deliveries.key = $1
+SELECT runs.run_id, deliveries.sequence FROM deliveries JOIN runs ON runs.id = deliveries.run WHERE deliveries.key = $1
 LIMIT 1;
 
 -- name: agent

@@ -29,9 +29,10 @@ from treadle.ports.journal import (
     RunMessage,
     RunRecord,
     SessionFacts,
+    Submitted,
 )
 from treadle.stores.concurrency import describe_full_agent, read_concurrency_limit
-from treadle.stores.run_facts import read_owner_of_run, read_workspace_of_run
+from treadle.stores.run_facts import read_followed_run, read_owner_of_run, read_workspace_of_run
 from treadle.stores.sqlite.concurrency import Wakes, count_other_owned_runs, find_unblocked_runs
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 from treadle.stores.sqlite.projections import require_open_approval
@@ -115,6 +116,7 @@ class SqliteJournal:
                 read_owner_of_run(new.events),
                 workspace.id,
                 workspace.folder,
+                read_followed_run(new.events),
             ),
         )
         if inserted.fetchone() is None:
@@ -338,9 +340,9 @@ class SqliteJournal:
         found = await self._writer.read(lambda db: db.execute(statement, values).fetchall())
         return [PositionedEvent(row[0], to_event(Origin(*row[1:5]), row[5:])) for row in found]
 
-    async def find_submitted(self, key: str) -> RunId | None:
+    async def find_submitted(self, key: str) -> Submitted | None:
         found = await self._writer.read(lambda db: db.execute(SQL["submitted"], (key, key)).fetchone())
-        return None if found is None else RunId(str(found[0]))
+        return None if found is None else Submitted(RunId(str(found[0])), int(found[1]))
 
     async def agent(self, name: str, proposed: AgentId) -> AgentId:
         def work(transaction: Transaction) -> AgentId:

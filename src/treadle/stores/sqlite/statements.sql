@@ -4,6 +4,8 @@ INSERT INTO runs (run_id, session_id, agent_id, parent_run_id, submission_key, c
 SELECT ?1, ?2, ?3, ?4, ?5, ?6, 'pending', 0, ?7, ?8, ?9, ?10, ?11
 WHERE NOT EXISTS (SELECT 1 FROM deleted_sessions WHERE session_id = ?2)
   AND coalesce((SELECT owner FROM runs WHERE session_id = ?2 ORDER BY id LIMIT 1), ?9) = ?9
+  AND (?12 IS NULL
+       OR coalesce((SELECT run_id FROM runs WHERE session_id = ?2 ORDER BY id DESC LIMIT 1), ?12) = ?12)
 RETURNING id;
 
 -- name: owner_of_session
@@ -138,9 +140,9 @@ SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at,
 FROM runs LEFT JOIN run_summaries ON run = runs.id WHERE outcome IS NULL AND session_id = ? ORDER BY id;
 
 -- name: submitted
-SELECT run_id FROM runs WHERE submission_key = ?
+SELECT run_id, 0 FROM runs WHERE submission_key = ?
 UNION ALL
-SELECT runs.run_id FROM deliveries JOIN runs ON runs.id = deliveries.run WHERE deliveries.key = ?
+SELECT runs.run_id, deliveries.sequence FROM deliveries JOIN runs ON runs.id = deliveries.run WHERE deliveries.key = ?
 LIMIT 1;
 
 -- name: agent

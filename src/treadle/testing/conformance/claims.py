@@ -3,10 +3,21 @@
 import asyncio
 from typing import Final
 
-from treadle.domain.events import RunStart, SegmentOpened
-from treadle.domain.ids import RunId, SegmentId
+from treadle.domain.agents import AgentSpec
+from treadle.domain.errors import SessionContinued
+from treadle.domain.events import RunQueued, RunStart, SegmentOpened
+from treadle.domain.ids import RunId, SegmentId, SessionId
 from treadle.domain.messages import user
-from treadle.ports.journal import LEASE_SECONDS, RECENT_DEATH_SECONDS, Advance, Death, Release, SessionFacts
+from treadle.domain.runs import RunPart
+from treadle.ports.journal import (
+    LEASE_SECONDS,
+    RECENT_DEATH_SECONDS,
+    Advance,
+    Death,
+    Release,
+    RunFilter,
+    SessionFacts,
+)
 from treadle.testing.conformance.store import (
     END,
     OPENING,
@@ -45,6 +56,21 @@ async def a_submission_key_creates_one_run(harness: StoreHarness) -> None:
         assert await one.submit() != await one.submit()
         assert await two.types(first) == OPENING
         assert len(await one.store.find()) == 4
+
+
+async def one_run_follows_the_latest_of_a_session(harness: StoreHarness) -> None:
+    """Of several submissions that follow the same run, concurrently and in two processes, one continues its session.
+    In a session without runs, each is accepted."""
+    async with open_in_two_processes(harness) as (one, two):
+        first = await one.submit(session="s")
+        queued = RunQueued(AgentSpec("conformance", "none"), follows=RunPart(first))
+        found = await asyncio.gather(
+            *(each.store.submit(each.origin("s"), (each.draft(queued),)) for each in (one, two, one, two)),
+            return_exceptions=True,
+        )
+        assert [isinstance(each, SessionContinued) for each in found].count(False) == 1
+        assert len(await one.store.find(RunFilter(session_id=SessionId("s")))) == 2
+        assert await two.store.submit(two.origin("other"), (two.draft(queued),))
 
 
 async def submitted_events_are_read_back(harness: StoreHarness) -> None:
@@ -240,6 +266,7 @@ async def a_missing_run_is_unknown(harness: StoreHarness) -> None:
 CHECKS: Final[tuple[StoreCheck, ...]] = (
     a_submitted_run_is_pending,
     a_submission_key_creates_one_run,
+    one_run_follows_the_latest_of_a_session,
     submitted_events_are_read_back,
     a_claim_opens_an_epoch,
     a_session_has_a_history,

@@ -23,6 +23,13 @@ CREATE OR REPLACE FUNCTION taken_session(begun JSONB) RETURNS JSONB LANGUAGE sql
     LIMIT 1
 $$;
 
+-- Return whether a session has a later run than the one that a new run follows.
+CREATE OR REPLACE FUNCTION continued_session(op JSONB) RETURNS JSONB LANGUAGE sql STABLE AS $$
+    SELECT jsonb_build_object('continued', op->>'session')
+    WHERE op->>'follows' <> (
+        SELECT run_id FROM runs WHERE session_id = op->>'session' ORDER BY id DESC LIMIT 1)
+$$;
+
 CREATE OR REPLACE FUNCTION submit_one(
     op JSONB, now_ FLOAT8, OUT answer JSONB, OUT run BIGINT, OUT first INTEGER, OUT events INTEGER
 ) LANGUAGE plpgsql AS $$
@@ -40,6 +47,12 @@ BEGIN
     answer := taken_session(jsonb_build_array(op));
     IF answer IS NOT NULL THEN
         RETURN;
+    END IF;
+    IF op ? 'follows' THEN
+        answer := continued_session(op);
+        IF answer IS NOT NULL THEN
+            RETURN;
+        END IF;
     END IF;
     INSERT INTO runs (run_id, session_id, agent_id, parent_run_id, submission_key, created_at, status, wake_at, sequence,
                       places, owner, workspace, folder, deps_holder)
