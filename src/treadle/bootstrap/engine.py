@@ -22,6 +22,7 @@ from treadle.config.shared_settings import describe_settings
 from treadle.domain.envelope import Event
 from treadle.domain.errors import StoreError, UsageError
 from treadle.domain.ids import AgentId, Instant, RunId
+from treadle.domain.messages import Image
 from treadle.domain.providers import ApiMode
 from treadle.engine.deps import ChildDeps, EngineDeps, ModelDeps, SessionDeps, ToolDeps, ToolTimeouts, Worker
 from treadle.engine.event_hub import EventHub
@@ -328,6 +329,12 @@ def _make_lazy_channels(
     return make
 
 
+async def _fetch_image(url: str, max_bytes: int) -> Image:
+    from treadle.tools.web.images import fetch_image  # few requests link to images
+
+    return await fetch_image(url, max_bytes)
+
+
 def _context(
     config: EngineConfig,
     database: str,
@@ -365,6 +372,7 @@ def _context(
         ),
         skills=HomeSkills(config.home.path),
         encode_request=encode_request,
+        fetch_image=_fetch_image,
         mcp=HomeMcpStatus(config.home, config.mcp),
         channels=_make_lazy_channels(config, stores, service, hub),
         home=config.home.path,

@@ -34,8 +34,12 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True):
     """Maximum tokens of one reply. Null: what the model allows."""
     temperature: float | None = None
     """Sampling temperature. Null: the provider's default."""
+    reasoning: Effort | None = None
+    """Reasoning effort. Models without `minimal` get `low`, and models without `xhigh` get `high`. Null: the
+    provider's default."""
     top_p: float | None = None
-    """Share of the probability that tokens are sampled from, above 0 and at most 1. Null: the provider's default."""
+    """Sample from the likeliest tokens of this total probability, above 0 and at most 1. Null: the provider's
+    default."""
     frequency_penalty: float | None = None
     """How much tokens are avoided that the text already has, by their number. Null: the provider's default."""
     presence_penalty: float | None = None
@@ -46,9 +50,6 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True):
     """What is added to the likelihood of tokens, by the number of the token."""
     stop: tuple[str, ...] = ()
     """Texts at which a reply ends, which are not part of it. They work with every model."""
-    reasoning: Effort | None = None
-    """Reasoning effort. Models without `minimal` get `low`, and models without `xhigh` get `high`. Null: the
-    provider's default."""
 
     def __post_init__(self) -> None:
         _positive("max_tokens", self.max_tokens)

@@ -22,9 +22,7 @@ long as these are in the transcript. `always`: with every reply. It is never sen
 StructuredOutput = Literal["never", "without_tools", "always"]
 """When a request carries the output schema, so that the provider constrains the reply. `without_tools`: only if no
 tool may be called. `always`: with tools too. The schema is in the prompt in any case."""
-CallSetting = Literal[
-    "temperature", "top_p", "frequency_penalty", "presence_penalty", "seed", "logit_bias", "stop"
-]
+CallSetting = Literal["temperature", "top_p", "frequency_penalty", "presence_penalty", "seed", "logit_bias", "stop"]
 """A setting of a model call that some models do not take."""
 CallDialect = Literal["hermes", "deepseek", "kimi", "llama", "mistral"]
 """How a model writes a call as text instead of in the wire format. Qwen and others use `hermes`."""

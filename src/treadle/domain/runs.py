@@ -31,6 +31,7 @@ OutcomeKind = Literal[
     "cancelled",
 ]
 
+
 class RunPart(Struct, frozen=True, omit_defaults=True):
     """What a run did for one message: the part of its journal from there to the next message that it received while
     it waited, or to its end."""

@@ -138,11 +138,11 @@ class Attempt:
         """Leave out what follows a stop text. A call that was ended there reports no usage."""
         if rest := stops.flush():
             self._receive_filtered(TextDelta(rest))
-        if isinstance(self._end, Completed):
-            self._end = cut_reply(self._end, self._stops)
-        elif stops.is_found:
+        if stops.is_found:
             parts = (Text(stops.text),) if stops.text else ()
             self._end = Completed(parts, "end_turn", self._estimate_usage(), raw_stop="stop")
+        elif isinstance(self._end, Completed):
+            self._end = cut_reply(self._end, self._stops)
 
     def _redact_end(self) -> Completed | Failed | None:
         """Return the end of the reply without secrets, including those that were set while it streamed."""

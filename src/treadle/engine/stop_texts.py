@@ -9,7 +9,7 @@ from treadle.domain.messages import Part, Text
 from treadle.ports.model import Completed
 
 
-class StopTextFound(Exception):  # noqa: N818 -- not an error: it ends the model call
+class StopTextFound(Exception):
     """The reply has reached one of the texts."""
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from treadle.domain.agents import AgentSpec
     from treadle.domain.events import EventData
+    from treadle.domain.messages import Image
     from treadle.operations.automation import Automation
     from treadle.operations.channel_manager import ChannelManager
     from treadle.operations.mcp_status import McpStatus
@@ -167,6 +168,8 @@ class Context:
     skills: "SkillApprovals" = _ABSENT
     encode_request: "Callable[[str, ModelRequest], bytes]" = _ABSENT
     """Return the body of a request in a wire format."""
+    fetch_image: "Callable[[str, int], Awaitable[Image]]" = _ABSENT
+    """Return the image at a URL of the public internet, of at most this many bytes. Raises ToolError."""
     mcp: "McpStatus" = _ABSENT
     channels: "Callable[[], ChannelManager]" = _ABSENT
     home: "Path | None" = None

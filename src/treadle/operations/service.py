@@ -146,9 +146,7 @@ class LocalService:
         branched = await branch_session(submission, submission.follows, self._journal)
         return await self._submit(branched, because, run_id)
 
-    async def _submit(
-        self, submission: "Submission", because: EventData | None, run_id: RunId | None
-    ) -> Ticket:
+    async def _submit(self, submission: "Submission", because: EventData | None, run_id: RunId | None) -> Ticket:
         """Start a run, or deliver the message to the run that waits in the session. Raise SessionContinued if the
         session has gone on since the part of a run that the message follows."""
         from treadle.operations.submissions import make_queued, redact_message
@@ -187,6 +185,13 @@ class LocalService:
     def check_model(self, name: str) -> None:
         """Raise UnknownModel or MissingKey for a model that cannot be called."""
         self._models.resolve(name, None)
+
+    def list_unsent_settings(self, agent: AgentSpec) -> Sequence[str]:
+        """Return the model settings of an agent that its model does not take. Stop texts work with every model."""
+        from treadle.domain.call_settings import list_unsent
+
+        found = self._models.resolve(agent.model, agent.provider)
+        return [name for name in list_unsent(agent.model_settings, found.api_mode, found.profile) if name != "stop"]
 
     async def fork(self, fork: "Fork") -> Ticket:
         """Queue a run that continues from a step of an old run, in a new session. Nothing of the old run is

@@ -57,7 +57,7 @@ def _find_queued(opening: Sequence[Draft]) -> RunQueued | None:
 
 def explain_continued_session(session_id: SessionId) -> SessionContinued:
     """Return the error for a run that was to follow another one, which others follow already."""
-    return SessionContinued(f"{session_id} has gone on. Start another session from the run that the message follows.")
+    return SessionContinued(f"{session_id} has gone on. Start another session from the followed run.")
 
 
 def explain_taken_session(session_id: SessionId) -> SessionTaken:

@@ -39,9 +39,12 @@ class Talking(NamedTuple):
 
 
 @asynccontextmanager
-async def talking(tmp_path: Path, *script: Behaviour, more: str = "") -> AsyncGenerator[Talking, None]:
-    """Serve the agent `one` with a persona and these settings, and yield the clients."""
-    async with serve_home(tmp_path, *script) as server:
+async def talking(
+    tmp_path: Path, *script: Behaviour, more: str = "", home: str = "", database: str | None = None
+) -> AsyncGenerator[Talking, None]:
+    """Serve the agent `one` with a persona and these settings, in a home with more settings, and yield the
+    clients."""
+    async with serve_home(tmp_path, *script, more=home, database=database) as server:
         file = server.home.agent_file("one")
         file.write_text(f"{file.read_text()}persona: You are one.\n{more}")
         token = await server.mint("run")

@@ -31,6 +31,28 @@ async def test_a_page_of_a_named_origin_may_send_requests_and_read_the_responses
             assert "access-control-allow-origin" not in reply.headers
 
 
+async def test_a_page_may_use_an_openai_client(tmp_path: Path) -> None:
+    async with serve_home(tmp_path) as web:
+        wanted = (
+            "authorization, content-type, idempotency-key, openai-beta, x-stainless-lang, x-stainless-retry-count"
+        )
+        asked = {
+            "Origin": CONSOLE,
+            "Access_Control_Request_Method": "POST",
+            "Access_Control_Request_Headers": f"{wanted}, x-evil, cookie",
+        }
+        preflight = await web.ask("OPTIONS", "/v1/chat/completions", token="", **asked)
+        allowed = [name.strip().lower() for name in preflight.headers["access-control-allow-headers"].split(",")]
+        assert set(wanted.split(", ")) <= set(allowed)
+        assert not {"x-evil", "cookie", "*"} & set(allowed)
+        body = {"model": "one", "messages": [{"role": "user", "content": "Go."}], "logprobs": True}
+        answer = await web.ask("POST", "/v1/chat/completions", body, Origin=CONSOLE)
+        exposed = answer.headers["access-control-expose-headers"].lower()
+        for name in ("x-treadle-session", "x-treadle-run", "x-treadle-ignored"):
+            assert name in exposed
+            assert answer.headers[name]
+
+
 async def test_a_ticket_opens_its_stream_alone_and_ends_with_its_token(tmp_path: Path) -> None:
     async with serve_home(tmp_path) as web:
         run_id, other = await web.begin(), await web.begin()

@@ -175,7 +175,12 @@ async def test_images_are_sent_with_the_request(tmp_path: Path) -> None:
             answer = await talk.client.chat.completions.create(model="one", messages=shows(own))
             assert answer.choices[0].message.content == "A dot."
             assert own in json.dumps(talk.sent)
-            for url in ("https://example.com/x.png", "data:image/png;base64,!!", "data:text/html;base64,AAAA"):
+            for url in (
+                "http://127.0.0.1:9/x.png",
+                "ftp://example.com/x.png",
+                "data:image/png;base64,!!",
+                "data:text/html;base64,AAAA",
+            ):
                 with pytest.raises(openai.BadRequestError) as refused:
                     await talk.client.chat.completions.create(model="one", messages=shows(url))
                 assert refused.value.param == "messages[0].content[0]"

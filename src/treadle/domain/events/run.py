@@ -58,8 +58,8 @@ class RunQueued(EventData, frozen=True):
     below it. Empty: the run has a trace of its own."""
 
     follows: RunPart | None = None
-    """The part of a run that the message answers. If its session has gone on, a copy of the conversation up to there
-    begins a session of its own. Null: the message continues its session, whatever that has."""
+    """The part of a run that the message answers. If its session has gone on, a copy of the conversation up to
+    there begins a session of its own. Null: the message continues its session, whatever that has."""
     own_deps: bool = False
     """The program submitted it with deps of its own, which are not stored. Another process makes them anew."""
 

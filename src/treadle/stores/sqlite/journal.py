@@ -32,7 +32,12 @@ from treadle.ports.journal import (
     Submitted,
 )
 from treadle.stores.concurrency import describe_full_agent, read_concurrency_limit
-from treadle.stores.run_facts import read_followed_run, read_owner_of_run, read_workspace_of_run
+from treadle.stores.run_facts import (
+    explain_continued_session,
+    read_followed_run,
+    read_owner_of_run,
+    read_workspace_of_run,
+)
 from treadle.stores.sqlite.concurrency import Wakes, count_other_owned_runs, find_unblocked_runs
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 from treadle.stores.sqlite.projections import require_open_approval
@@ -121,6 +126,7 @@ class SqliteJournal:
         )
         if inserted.fetchone() is None:
             require_usable_session(transaction.db, new)
+            raise explain_continued_session(origin.session_id)
         transaction.append(transaction.run(origin.run_id), new.events)
 
     def _publish_new_run(self, new: RunDraft) -> None:

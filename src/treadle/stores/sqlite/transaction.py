@@ -11,12 +11,7 @@ from treadle.domain.errors import RunDeleted, SessionDeleted, UnknownRun
 from treadle.domain.ids import Instant, RunId, SessionId
 from treadle.domain.time_format import format_minute
 from treadle.ports.journal import RunDraft, RunRecord
-from treadle.stores.run_facts import (
-    decode_labels,
-    explain_continued_session,
-    explain_taken_session,
-    read_owner_of_run,
-)
+from treadle.stores.run_facts import decode_labels, explain_taken_session, read_owner_of_run
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase, Value
 from treadle.stores.sqlite.projections import PROJECTIONS
 from treadle.stores.sqlite.reservations import settle, settle_lost_call
@@ -197,15 +192,13 @@ def explain_deleted_session(database: SqliteDatabase, session_id: SessionId) -> 
 
 
 def require_usable_session(database: SqliteDatabase, new: RunDraft) -> None:
-    """Raise SessionDeleted, SessionTaken or SessionContinued if a session cannot have a new run: it was deleted,
-    belongs to another owner, or has a later run than the one that the new run follows."""
+    """Raise SessionDeleted or SessionTaken if the session of a new run was deleted or belongs to another owner."""
     session_id = new.origin.session_id
     if database.execute(SQL["tombstone"], (session_id,)).fetchone() is not None:
         raise explain_deleted_session(database, session_id)
     found = database.execute(SQL["owner_of_session"], (session_id,)).fetchone()
     if found is not None and found[0] != read_owner_of_run(new.events):
         raise explain_taken_session(session_id)
-    raise explain_continued_session(session_id)
 
 
 def to_event(origin: Origin, record: Any) -> Event:

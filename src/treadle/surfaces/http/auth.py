@@ -71,7 +71,7 @@ class Authentication:
         origin = self._find_allowed_origin(scope)
         if origin is not None:
             if cors.is_preflight(scope):
-                await cors.answer_preflight(origin, send)
+                await cors.answer_preflight(scope, origin, send)
                 return
             send = cors.allow_origin(origin, send)
         try:

@@ -1,10 +1,21 @@
 """Requests from pages of other origins that `server.origins` names: preflights and response headers."""
 
+import re
+
 from starlette.types import Message, Scope, Send
 
 ALLOWED_METHODS = b"GET, POST, PUT, PATCH, DELETE"
-ALLOWED_HEADERS = b"Authorization, Content-Type, Idempotency-Key, Last-Event-ID"
-EXPOSED_HEADERS = b"Location, Retry-After"
+ALLOWED_HEADERS = (
+    "Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "X-Treadle-On-Disconnect",
+    "X-Treadle-Session", "X-Treadle-User",
+)  # fmt: skip
+CLIENT_HEADERS = re.compile(r"(?:x-stainless|openai)-[a-z0-9-]{1,60}", re.IGNORECASE)
+"""Headers that the clients of OpenAI send. Each version adds some, so a preflight is answered with those that it
+asks for."""
+EXPOSED_HEADERS = (
+    b"Idempotent-Replayed, Location, Retry-After, X-Should-Retry, "
+    b"X-Treadle-Ignored, X-Treadle-Run, X-Treadle-Session"
+)
 MAX_AGE_SECONDS = b"600"
 
 
@@ -15,12 +26,21 @@ def is_preflight(scope: Scope) -> bool:
     )
 
 
-async def answer_preflight(origin: str, send: Send) -> None:
+def _list_allowed(scope: Scope) -> bytes:
+    """Return the headers that a page may send, of those that it asks for and those that every page may send."""
+    asked = [
+        value.decode("latin-1") for name, value in scope["headers"] if name == b"access-control-request-headers"
+    ]
+    wanted = [each.strip() for value in asked for each in value.split(",")]
+    return ", ".join((*ALLOWED_HEADERS, *filter(CLIENT_HEADERS.fullmatch, wanted))).encode()
+
+
+async def answer_preflight(scope: Scope, origin: str, send: Send) -> None:
     """Tell the browser what a page of this origin may send. Cookies are never accepted from there."""
     headers = [
         (b"access-control-allow-origin", origin.encode("latin-1")),
         (b"access-control-allow-methods", ALLOWED_METHODS),
-        (b"access-control-allow-headers", ALLOWED_HEADERS),
+        (b"access-control-allow-headers", _list_allowed(scope)),
         (b"access-control-max-age", MAX_AGE_SECONDS),
         (b"vary", b"Origin"),
     ]

@@ -23,6 +23,7 @@ from treadle.operations.request_checks import InvalidParameter, explain_invalid_
 from treadle.surfaces.http.auth import get_principal
 from treadle.surfaces.http.body_limit import MAX_BODY_BYTES
 from treadle.surfaces.http.dependencies import ApiRequest, Services
+from treadle.surfaces.http.openai.errors import is_absent
 from treadle.surfaces.http.problems import make_problem_response
 
 Answer = Callable[[ApiRequest], Awaitable[ASGIApp]]
@@ -128,6 +129,8 @@ class Router:
         for pattern, resource in self._patterns.get(path.count("/"), ()):
             if (found := pattern.fullmatch(path)) is not None:
                 return resource, found.groupdict()
+        if is_absent(path):
+            raise Refusal(404, "NotFound", f"Treadle has no {path}. GET /v1/models lists the agents.")
         raise Refusal(404, "NotFound", "Not Found")
 
     def _refuse_method(self, scope: AsgiScope, resource: dict[str, HttpRoute]) -> Response:

@@ -59,8 +59,8 @@ async def a_submission_key_creates_one_run(harness: StoreHarness) -> None:
 
 
 async def one_run_follows_the_latest_of_a_session(harness: StoreHarness) -> None:
-    """Of several submissions that follow the same run, concurrently and in two processes, one continues its session.
-    In a session without runs, each is accepted."""
+    """Of several submissions that follow the same run, concurrently and in two processes, one continues its
+    session. In a session without runs, each is accepted."""
     async with open_in_two_processes(harness) as (one, two):
         first = await one.submit(session="s")
         queued = RunQueued(AgentSpec("conformance", "none"), follows=RunPart(first))

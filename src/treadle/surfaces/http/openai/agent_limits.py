@@ -22,7 +22,14 @@ LEVELS: Final[Mapping[Effort, Level | None]] = {
 }
 """The reasoning level for each effort; None: the default of the model."""
 LEVEL_ORDER: Final[tuple[Level | None, ...]] = (None, "minimal", "low", "medium", "high", "xhigh")
-MAX_TEMPERATURE = 2.0
+BOUNDS: Final[Mapping[str, tuple[float, float]]] = {
+    "temperature": (0.0, 2.0),
+    "top_p": (0.0, 1.0),
+    "frequency_penalty": (-2.0, 2.0),
+    "presence_penalty": (-2.0, 2.0),
+}
+"""The values that a parameter may have."""
+MIN_TOP_P = 1e-6
 
 
 class JsonSchema(Struct, frozen=True):
@@ -38,11 +45,23 @@ class OutputFormat(Struct, frozen=True):
     schema: dict[str, Any] | None = None
 
 
+class Sampling(Struct, frozen=True):
+    """How a client wants the model to write. Each field is a parameter of this name."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    seed: int | None = None
+    logit_bias: dict[str, float] | None = None
+    stop: str | tuple[str, ...] | None = None
+
+
 class RequestedSettings(Struct, frozen=True):
     """The settings in a request, and the names of their parameters."""
 
+    sampling: Sampling
     max_tokens: int | None = None
-    temperature: float | None = None
     effort: Effort | None = None
     format: OutputFormat | None = None
     names: tuple[str, str] = ("max_tokens", "response_format")
@@ -59,19 +78,29 @@ def apply_settings(agent: AgentSpec, requested: RequestedSettings) -> AgentSpec:
         limit = min(requested.max_tokens, settings.max_tokens or requested.max_tokens)
         settings = structs.replace(settings, max_tokens=limit)
         limits = structs.replace(limits, max_continuations=0)  # do not continue an answer that reaches this limit
-    if requested.temperature is not None:
-        if not 0 <= requested.temperature <= MAX_TEMPERATURE:
-            raise InvalidParameterValue(
-                "temperature",
-                f"`temperature` must be from 0 to {MAX_TEMPERATURE:g}, found {requested.temperature:g}.",
-            )
-        settings = structs.replace(settings, temperature=requested.temperature)
+    settings = structs.replace(settings, **_read_sampling(requested.sampling))
     if requested.effort is not None:
         settings = structs.replace(settings, reasoning=_limit_effort(requested.effort, settings.reasoning))
     output = (
         agent.output if requested.format is None else _output_schema(requested.format, agent, requested.names[1])
     )
     return structs.replace(agent, model_settings=settings, limits=limits, output=output)
+
+
+def _read_sampling(sampling: Sampling) -> dict[str, Any]:
+    """Return the model settings that a request sets. Raise InvalidParameterValue for invalid ones."""
+    given = {name: value for name, value in structs.asdict(sampling).items() if value is not None}
+    for name, (least, most) in BOUNDS.items():
+        value = given.get(name)
+        if value is not None and not least <= value <= most:
+            raise InvalidParameterValue(name, f"`{name}` must be from {least:g} to {most:g}, found {value:g}.")
+    if given.get("top_p") == 0:  # the likeliest token, as OpenAI takes it
+        given["top_p"] = MIN_TOP_P
+    stop = given.get("stop")
+    if stop is not None:
+        texts = (stop,) if isinstance(stop, str) else stop
+        given["stop"] = tuple([text for text in texts if text])
+    return given
 
 
 def _limit_effort(requested: Effort, allowed: Level | None) -> Level | None:

@@ -10,7 +10,7 @@ from treadle.domain.events import RunEnd
 from treadle.domain.ids import SessionId
 from treadle.operations.refusal import Refusal
 from treadle.surfaces.http.dependencies import ApiRequest, act_for_user, get_context
-from treadle.surfaces.http.openai.agent_limits import RequestedSettings, apply_settings
+from treadle.surfaces.http.openai.agent_limits import RequestedSettings, Sampling, apply_settings
 from treadle.surfaces.http.openai.chat_schemas import (
     AnswerMessage,
     ChatChunk,
@@ -39,14 +39,16 @@ from treadle.surfaces.http.openai.conversation import (
 from treadle.surfaces.http.openai.conversation import TurnPart as Spoken
 from treadle.surfaces.http.openai.deltas import AnswerText, Ended, ReasoningText, Restart, StepBreak, Waiting
 from treadle.surfaces.http.openai.errors import ErrorBody, make_error_detail
+from treadle.surfaces.http.openai.images import fetch_images
 from treadle.surfaces.http.openai.operations import COMPLETE, Complete
+from treadle.surfaces.http.openai.parameters import list_given, list_unsent, read_metadata
 from treadle.surfaces.http.openai.refusals import InvalidParameterValue, Unsupported
 from treadle.surfaces.http.openai.run_answer import (
-    ON_DISCONNECT_HEADER,
     SESSION_HEADER,
     RunAnswer,
     RunRequest,
     find_open_session,
+    outlives_client,
     start_run,
     stream_answer,
     wait_for_answer,
@@ -55,6 +57,11 @@ from treadle.surfaces.http.routing import make_json_response, serve
 from treadle.surfaces.http.streams import refuse_if_full
 
 DONE = b"data: [DONE]\n\n"
+WITHOUT_EFFECT = (
+    "logprobs", "top_logprobs", "audio", "modalities", "prediction", "web_search_options", "service_tier",
+    "verbosity", "prompt_cache_key", "prompt_cache_retention", "store",
+)  # fmt: skip
+"""Parameters that are accepted and change nothing."""
 RESTART_NOTE = "\n\n[The model failed here. Another attempt starts the answer again.]\n\n"
 _encode = msgspec.json.Encoder().encode
 
@@ -73,9 +80,16 @@ async def complete(wanted: Complete, request: ApiRequest) -> ASGIApp:
         refuse_if_full(request)
     agent = apply_settings(get_context(request).visible_agent(data.model), _read_settings(data))
     turns = [turn for index, message in enumerate(data.messages) for turn in _read_turns(message, index)]
-    keeps_running = request.headers.get(ON_DISCONNECT_HEADER, "").lower() == "keep"
+    session_id = await _find_session(data, request)
+    turns = await fetch_images(turns, agent.limits.max_attachment_bytes, request, continues=session_id is not None)
+    keeps_running = outlives_client(request)
     run_request = RunRequest(
-        agent, build_conversation(turns, "messages"), await _find_session(data, request), keeps_running
+        agent=agent,
+        conversation=build_conversation(turns, "messages"),
+        session_id=session_id,
+        metadata=read_metadata(data.metadata),
+        keeps_running=keeps_running,
+        ignored=(*list_given(data, WITHOUT_EFFECT), *list_unsent(agent, data, request)),
     )
     answer = await start_run(run_request, request)
     if data.stream:
@@ -94,9 +108,16 @@ async def complete(wanted: Complete, request: ApiRequest) -> ASGIApp:
 def _read_settings(data: ChatRequest) -> RequestedSettings:
     name = "max_tokens" if data.max_completion_tokens is None else "max_completion_tokens"
     most = data.max_tokens if data.max_completion_tokens is None else data.max_completion_tokens
-    return RequestedSettings(
-        most, data.temperature, data.reasoning_effort, data.response_format, (name, "response_format")
+    sampling = Sampling(
+        temperature=data.temperature,
+        top_p=data.top_p,
+        frequency_penalty=data.frequency_penalty,
+        presence_penalty=data.presence_penalty,
+        seed=data.seed,
+        logit_bias=data.logit_bias,
+        stop=data.stop,
     )
+    return RequestedSettings(sampling, most, data.reasoning_effort, data.response_format, (name, "response_format"))
 
 
 async def _find_session(data: ChatRequest, request: ApiRequest) -> SessionId | None:
@@ -110,25 +131,11 @@ async def _find_session(data: ChatRequest, request: ApiRequest) -> SessionId | N
 
 def _refuse_unsupported(data: ChatRequest) -> None:
     own_tools = "it calls its own tools. Leave the client's tools out."
-    one_answer = "it returns one answer."
-    no_logprobs = "log probabilities are not available."
-    own_sampling = "its own settings control sampling."
     refused = (
         ("tools", bool(data.tools), own_tools),
         ("functions", bool(data.functions), own_tools),
-        ("n", data.n not in (None, 1), one_answer),
-        ("logprobs", bool(data.logprobs), no_logprobs),
-        ("top_logprobs", bool(data.top_logprobs), no_logprobs),
-        ("logit_bias", bool(data.logit_bias), own_sampling),
-        ("top_p", data.top_p not in (None, 1), own_sampling),
-        ("frequency_penalty", bool(data.frequency_penalty), own_sampling),
-        ("presence_penalty", bool(data.presence_penalty), own_sampling),
-        ("stop", bool(data.stop), "its answer ends when its work is done."),
-        ("audio", bool(data.audio), "it answers in text."),
-        ("modalities", data.modalities not in (None, ["text"]), "it answers in text."),
-        ("prediction", bool(data.prediction), "predicted output is not supported."),
-        ("web_search_options", data.web_search_options is not None, own_tools),
         ("tool_choice", data.tool_choice not in (None, "none", "auto"), own_tools),
+        ("n", data.n not in (None, 1), "it returns one answer. Send the request several times."),
     )
     for name, is_requested, why in refused:
         if is_requested:

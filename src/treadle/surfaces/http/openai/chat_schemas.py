@@ -75,19 +75,25 @@ class ChatRequest(Struct, frozen=True):
     tools: Any = None
     functions: Any = None
     tool_choice: Any = None
-    stop: Any = None
+    stop: str | tuple[str, ...] | None = None
+    top_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    seed: int | None = None
+    logit_bias: dict[str, float] | None = None
+    user: str | None = None
+    safety_identifier: str | None = None
     logprobs: Any = None
     top_logprobs: Any = None
-    logit_bias: Any = None
     audio: Any = None
     modalities: Any = None
     prediction: Any = None
     web_search_options: Any = None
-    top_p: float | None = None
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
-    user: str | None = None
-    safety_identifier: str | None = None
+    service_tier: Any = None
+    verbosity: Any = None
+    prompt_cache_key: Any = None
+    prompt_cache_retention: Any = None
+    store: Any = None
 
 
 # ── Responses ────────────────────────────────────────────────────────────────────────────────────────

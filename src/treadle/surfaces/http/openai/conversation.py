@@ -16,8 +16,18 @@ from treadle.domain.messages import Image, Message, Text, make_sendable
 from treadle.surfaces.http.openai.refusals import InvalidParameterValue
 
 DATA_URL = re.compile(r"data:(image/[A-Za-z0-9.+-]+);base64,(.*)", re.DOTALL)
-TurnPart = Text | Image
 Speaker = Literal["user", "assistant", "instructions"]
+
+
+class ImageLink(Struct, frozen=True):
+    """An image that is fetched before the run starts."""
+
+    url: str
+    param: str
+    """Where the request names it."""
+
+
+TurnPart = Text | Image | ImageLink
 
 
 class Turn(Struct, frozen=True):
@@ -61,13 +71,14 @@ def build_conversation(turns: Sequence[Turn], param: str) -> ClientConversation:
     return ClientConversation(tuple(before), last, make_sendable(instructions))
 
 
-def read_image(url: str, param: str) -> Image:
-    """Return an image that is embedded in the request."""
+def read_image(url: str, param: str) -> Image | ImageLink:
+    """Return an image that is embedded in the request, or the link to one."""
+    if url[:8].lower().startswith(("http://", "https://")):
+        return ImageLink(url, param)
     found = DATA_URL.fullmatch(url)
     if found is None:
         raise InvalidParameterValue(
-            param,
-            "An image must be embedded in the request as a URL `data:image/…;base64,…`. Other URLs are refused.",
+            param, "An image must be a URL of the public internet, or a URL `data:image/…;base64,…`."
         )
     kind, data = found.groups()
     try:
@@ -92,9 +103,10 @@ def describe_client_result(call_id: str, result: str) -> Text:
 
 
 def _has_content(turn: Turn) -> bool:
-    return any(isinstance(part, Image) or part.text.strip() for part in turn.parts)
+    return any(not isinstance(part, Text) or part.text.strip() for part in turn.parts)
 
 
 def _make_message(turn: Turn) -> Message:
-    parts = turn.parts if isinstance(turn.parts[0], Text) else (Text(""), *turn.parts)
+    parts = tuple([part for part in turn.parts if not isinstance(part, ImageLink)])  # they are fetched by now
+    parts = parts if isinstance(parts[0], Text) else (Text(""), *parts)
     return Message("assistant" if turn.speaker == "assistant" else "user", parts)

@@ -1,14 +1,21 @@
 """Errors in OpenAI's format: `{"error": {message, type, param, code}}`, which its clients map to exceptions."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-OPENAI_PATHS: Final = ("/v1/models", "/v1/chat/completions", "/v1/responses")
-"""The paths that use OpenAI's error format."""
+OPENAI_PATHS: Final = ("/v1/models", "/v1/chat", "/v1/responses")
+"""The paths of routes that use OpenAI's error format, and what is below them."""
+ABSENT_PATHS: Final = (
+    "/v1/assistants", "/v1/audio", "/v1/batches", "/v1/completions", "/v1/containers", "/v1/conversations",
+    "/v1/embeddings", "/v1/engines", "/v1/evals", "/v1/files", "/v1/fine_tuning", "/v1/images", "/v1/moderations",
+    "/v1/organization", "/v1/projects", "/v1/realtime", "/v1/threads", "/v1/uploads", "/v1/vector_stores",
+    "/v1/videos",
+)  # fmt: skip
+"""Paths that OpenAI has and Treadle does not."""
 MEDIA_TYPE = "application/json"
 CODES: Final[Mapping[str, str]] = {
     "Unauthorized": "invalid_api_key",
@@ -51,7 +58,16 @@ class ErrorResponse(Struct, frozen=True):
 
 def is_openai_path(path: str) -> bool:
     """Return whether a path uses OpenAI's error format."""
-    return any(path == each or path.startswith(f"{each}/") for each in OPENAI_PATHS)
+    return _is_below(path, OPENAI_PATHS) or is_absent(path)
+
+
+def is_absent(path: str) -> bool:
+    """Return whether OpenAI has a path that Treadle does not have."""
+    return _is_below(path, ABSENT_PATHS)
+
+
+def _is_below(path: str, folders: Iterable[str]) -> bool:
+    return any(path == each or path.startswith(f"{each}/") for each in folders)
 
 
 def make_error_detail(status: int, kind: str, detail: str, param: str | None = None) -> ErrorDetail:

@@ -1,11 +1,13 @@
 """The wire schemas of the responses API. Unknown request fields are ignored, as OpenAI does."""
 
+import re
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from treadle.domain.errors import UnknownRun
 from treadle.domain.ids import RunId
-from treadle.domain.runs import Metrics
+from treadle.domain.runs import Metrics, RunPart
 from treadle.operations.refusal import Refusal
 from treadle.surfaces.http.openai.agent_limits import Effort, OutputFormat
 
@@ -84,10 +86,15 @@ class ResponseRequest(Struct, frozen=True):
     metadata: dict[str, Any] | None = None
     tools: Any = None
     tool_choice: Any = None
-    include: tuple[str, ...] | None = None
-    top_logprobs: int | None = None
     top_p: float | None = None
     prompt: Any = None
+    include: Any = None
+    top_logprobs: Any = None
+    service_tier: Any = None
+    prompt_cache_key: Any = None
+    prompt_cache_retention: Any = None
+    truncation: Any = None
+    max_tool_calls: Any = None
     user: str | None = None
     safety_identifier: str | None = None
 
@@ -204,8 +211,21 @@ class StreamEvent(Struct, frozen=True):
     logprobs: tuple[()] | UnsetType = UNSET
 
 
-def make_response_id(run_id: RunId) -> str:
-    return f"resp_{run_id}"
+PREFIX = "resp_"
+_RESPONSE_ID = re.compile(r"resp_(run_[A-Za-z0-9-]+)(?:_([1-9]\d{0,9}))?")
+
+
+def make_response_id(part: RunPart) -> str:
+    """Return the id of the response that is a part of a run. The first part has the id of the run."""
+    return f"{PREFIX}{part.run_id}_{part.after}" if part.after else f"{PREFIX}{part.run_id}"
+
+
+def parse_response_id(text: str) -> RunPart:
+    """Return the part of a run that a response is. Raise UnknownRun for anything else."""
+    found = _RESPONSE_ID.fullmatch(text)
+    if found is None:
+        raise UnknownRun(f"There is no response {text}: ids of responses start with {PREFIX}")
+    return RunPart(RunId(found[1]), int(found[2] or 0))
 
 
 def make_response_usage(metrics: Metrics) -> ResponseUsage:

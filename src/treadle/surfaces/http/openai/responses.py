@@ -9,15 +9,18 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from treadle.domain.agents import AgentSpec
-from treadle.domain.errors import InvalidState, UnknownRun
+from treadle.domain.errors import InvalidState
 from treadle.domain.events import RunEnd, RunQueued, RunWaiting
 from treadle.domain.ids import SessionId
+from treadle.domain.runs import RunPart
+from treadle.operations.not_found import unknown_run
 from treadle.operations.service import LocalService
 from treadle.ports.journal import RunRecord
 from treadle.surfaces.http.dependencies import ApiRequest, act_for_user, get_context, get_services
-from treadle.surfaces.http.openai.agent_limits import RequestedSettings, apply_settings
+from treadle.surfaces.http.openai.agent_limits import RequestedSettings, Sampling, apply_settings
 from treadle.surfaces.http.openai.conversation import build_conversation
 from treadle.surfaces.http.openai.deltas import Ended, Waiting
+from treadle.surfaces.http.openai.images import fetch_images
 from treadle.surfaces.http.openai.items import read_turns
 from treadle.surfaces.http.openai.operations import (
     CANCEL_RESPONSE,
@@ -27,6 +30,7 @@ from treadle.surfaces.http.openai.operations import (
     Respond,
     ShowResponse,
 )
+from treadle.surfaces.http.openai.parameters import list_given, list_unsent, read_metadata
 from treadle.surfaces.http.openai.refusals import InvalidParameterValue, Unsupported, find_run_failure
 from treadle.surfaces.http.openai.response_schemas import (
     ConversationRef,
@@ -37,14 +41,15 @@ from treadle.surfaces.http.openai.response_schemas import (
     make_response_error,
     make_response_id,
     make_response_usage,
+    parse_response_id,
 )
 from treadle.surfaces.http.openai.response_stream import WAITING, ResponseWriter, end_response
 from treadle.surfaces.http.openai.run_answer import (
-    ON_DISCONNECT_HEADER,
     RunAnswer,
     RunRequest,
     describe_wait,
     find_open_session,
+    outlives_client,
     start_run,
     stream_answer,
     wait_for_answer,
@@ -52,7 +57,11 @@ from treadle.surfaces.http.openai.run_answer import (
 from treadle.surfaces.http.routing import make_json_response, serve
 from treadle.surfaces.http.streams import refuse_if_full
 
-PREFIX = "resp_"
+WITHOUT_EFFECT = (
+    "include", "top_logprobs", "service_tier", "prompt_cache_key", "prompt_cache_retention", "truncation",
+    "max_tool_calls",
+)  # fmt: skip
+"""Parameters that are accepted and change nothing."""
 CANCEL_WAIT_SECONDS = 5.0
 """How long to wait for a cancelled run to end before returning its current state."""
 
@@ -69,11 +78,23 @@ async def create_response(wanted: Respond, request: ApiRequest) -> ASGIApp:
         refuse_if_full(request)
     agent = apply_settings(get_context(request).visible_agent(data.model), _read_settings(data))
     background = bool(data.background)
-    keeps_running = background or request.headers.get(ON_DISCONNECT_HEADER, "").lower() == "keep"
-    conversation = build_conversation(read_turns(data.input, data.instructions), "input")
-    answer = await start_run(
-        RunRequest(agent, conversation, await _find_session(data, request), keeps_running), request
+    session_id, follows = await _find_session(data, request), await _find_followed(data, request)
+    turns = await fetch_images(
+        read_turns(data.input, data.instructions),
+        agent.limits.max_attachment_bytes,
+        request,
+        continues=session_id is not None or follows is not None,
     )
+    run_request = RunRequest(
+        agent=agent,
+        conversation=build_conversation(turns, "input"),
+        session_id=session_id,
+        follows=follows,
+        metadata=read_metadata(data.metadata),
+        keeps_running=background or outlives_client(request),
+        ignored=(*list_given(data, WITHOUT_EFFECT), *list_unsent(agent, data, request)),
+    )
+    answer = await start_run(run_request, request)
     response = _echo_request(_start_response(answer, data.instructions), data)
     if data.stream:
         return await stream_answer(answer, ResponseWriter(answer.run_id, response), request)
@@ -93,13 +114,15 @@ async def show_response(wanted: ShowResponse, request: ApiRequest) -> Response:
     """Return the response of a run as recorded in the journal."""
     if wanted.stream:
         raise Unsupported("stream", "an existing response is returned whole. Stream the events of its run instead.")
-    return make_json_response(await _current_response(await _find_run(wanted.response, request), request))
+    _, record = await _find_part(wanted.response, request)
+    return make_json_response(await _current_response(record, request))
 
 
 @serve(CANCEL_RESPONSE)
 async def cancel_response(wanted: OneResponse, request: ApiRequest) -> Response:
     """Cancel a response. A response that has ended stays as it is."""
-    record, service = await _find_run(wanted.response, request), get_services(request).service
+    _, record = await _find_part(wanted.response, request)
+    service = get_services(request).service
     run_id = (await get_context(request).addressed_run(record.origin.run_id)).origin.run_id
     with suppress(InvalidState, TimeoutError):
         await service.cancel(run_id, "asked for by the client")
@@ -114,21 +137,15 @@ async def cancel_response(wanted: OneResponse, request: ApiRequest) -> Response:
 def _read_settings(data: ResponseRequest) -> RequestedSettings:
     effort = None if data.reasoning is None else data.reasoning.effort
     format = None if data.text is None else data.text.format
-    return RequestedSettings(
-        data.max_output_tokens, data.temperature, effort, format, ("max_output_tokens", "text.format")
-    )
+    sampling = Sampling(temperature=data.temperature, top_p=data.top_p)
+    return RequestedSettings(sampling, data.max_output_tokens, effort, format, ("max_output_tokens", "text.format"))
 
 
 def _refuse_unsupported(data: ResponseRequest) -> None:
     own_tools = "it calls its own tools. Leave the client's tools out."
-    no_logprobs = "log probabilities are not available."
-    wants_logprobs = any("logprobs" in each for each in data.include or ())
     refused = (
         ("tools", bool(data.tools), own_tools),
         ("tool_choice", data.tool_choice not in (None, "none", "auto"), own_tools),
-        ("include", wants_logprobs, no_logprobs),
-        ("top_logprobs", bool(data.top_logprobs), no_logprobs),
-        ("top_p", data.top_p not in (None, 1), "its own settings control sampling."),
         ("prompt", data.prompt is not None, "it has its own persona. Send `instructions` in addition."),
     )
     for name, is_requested, why in refused:
@@ -136,24 +153,33 @@ def _refuse_unsupported(data: ResponseRequest) -> None:
             raise Unsupported(name, why)
     if data.previous_response_id is not None and data.conversation is not None:
         raise InvalidParameterValue(
-            "conversation", "Send `previous_response_id` or `conversation`: each names a session."
+            "conversation", "Send `previous_response_id` or `conversation`: each names what is continued."
         )
 
 
 async def _find_session(data: ResponseRequest, request: ApiRequest) -> SessionId | None:
-    if data.previous_response_id is not None:
-        record = await _find_run(data.previous_response_id, request)
-        return await find_open_session(record.origin.session_id, request)
     if data.conversation is None:
         return None
     named = data.conversation if isinstance(data.conversation, str) else data.conversation.id
     return await find_open_session(named, request)
 
 
-async def _find_run(response: str, request: ApiRequest) -> RunRecord:
-    if not response.startswith(PREFIX):
-        raise UnknownRun(f"There is no response {response}: ids of responses start with {PREFIX}")
-    return await get_context(request).readable_run(response.removeprefix(PREFIX))
+async def _find_followed(data: ResponseRequest, request: ApiRequest) -> RunPart | None:
+    """Return the part of a run that the previous response is."""
+    if data.previous_response_id is None:
+        return None
+    part, record = await _find_part(data.previous_response_id, request)
+    await find_open_session(record.origin.session_id, request)
+    return part
+
+
+async def _find_part(response: str, request: ApiRequest) -> tuple[RunPart, RunRecord]:
+    """Return the part of a run that a response is, if the caller may read it."""
+    part = parse_response_id(response)
+    record = await get_context(request).readable_run(part.run_id)
+    if part.after > record.sequence:
+        raise unknown_run(part.run_id)
+    return part, record
 
 
 # ── The response ───────────────────────────────────────────────────────────────────────────────────
@@ -162,13 +188,14 @@ async def _find_run(response: str, request: ApiRequest) -> RunRecord:
 def _start_response(answer: RunAnswer, instructions: str | None) -> ResponseObject:
     settings = answer.agent.model_settings
     return ResponseObject(
-        make_response_id(answer.run_id),
+        make_response_id(RunPart(answer.run_id, answer.after)),
         answer.created,
         answer.agent.name,
         ConversationRef(answer.session_id),
         instructions=instructions or None,
         max_output_tokens=settings.max_tokens,
         temperature=settings.temperature,
+        top_p=settings.top_p,
         reasoning=ReasoningConfig(settings.reasoning),
         text={"format": _text_format(answer.agent)},
     )
@@ -219,6 +246,7 @@ async def _current_response(record: RunRecord, request: ApiRequest) -> ResponseO
         keeps_running=True,
     )
     response = _start_response(answer, first.data.instructions)
+    response = structs.replace(response, metadata=dict(first.data.metadata))
     if record.outcome is not None:
         return _end_response(response, answer, (await service.wait(origin.run_id))[1])
     wait = await _describe_wait(record, service)

@@ -13,6 +13,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import InvalidState, StoreError
 from treadle.domain.events import RunEnd, RunWaiting, StreamReset
 from treadle.domain.ids import RunId, SessionId
+from treadle.domain.runs import RunPart
 from treadle.operations.refusal import Refusal
 from treadle.operations.requested_run import RequestedRun
 from treadle.operations.run_start import submit
@@ -37,6 +38,8 @@ FIRST_BYTE_SECONDS = 10.0
 """How long a failure can still become the response itself. After that the response starts, whatever follows."""
 SESSION_HEADER = "X-Treadle-Session"
 RUN_HEADER = "X-Treadle-Run"
+IGNORED_HEADER = "X-Treadle-Ignored"
+"""Names the parameters of the request that have no effect."""
 ON_DISCONNECT_HEADER = "X-Treadle-On-Disconnect"
 """A client sends `keep` in this header to let the run continue without it."""
 
@@ -51,8 +54,13 @@ class RunRequest(Struct, frozen=True):
     conversation: ClientConversation
     session_id: SessionId | None = None
     """The session to continue; None: a new one, which starts with the conversation."""
+    follows: RunPart | None = None
+    """The part of a run that the message answers, instead of the session."""
+    metadata: dict[str, str] = {}
     keeps_running: bool = False
     """The run continues when the client disconnects."""
+    ignored: tuple[str, ...] = ()
+    """The parameters of the request that have no effect."""
 
 
 @dataclass
@@ -67,12 +75,15 @@ class RunAnswer:
     """The sequence number after which the run answers this client."""
     created: int
     keeps_running: bool
+    ignored: tuple[str, ...] = ()
+    """The parameters of the request that have no effect."""
     is_settled: bool = False
     """The client has everything that there is to send now."""
 
     @property
     def headers(self) -> dict[str, str]:
-        return {SESSION_HEADER: self.session_id, RUN_HEADER: self.run_id}
+        named: dict[str, str] = {SESSION_HEADER: self.session_id, RUN_HEADER: self.run_id}
+        return {**named, IGNORED_HEADER: ", ".join(self.ignored)} if self.ignored else named
 
     async def read_pieces(self) -> AnswerPieces:
         """Yield the pieces for the client, grouped as they become available. The last piece says how the run ended
@@ -147,32 +158,37 @@ async def start_run(run_request: RunRequest, request: ApiRequest) -> RunAnswer:
     """Submit the run. Raise an error for an invalid request."""
     context = get_context(request)
     service, principal = context.service, context.principal
-    conversation, continues = run_request.conversation, run_request.session_id is not None
-    before = {}
-    if run_request.session_id is not None:
-        before = {run.origin.run_id: run.sequence for run in await service.runs_of(run_request.session_id)}
+    conversation = run_request.conversation
+    continues = run_request.session_id is not None or run_request.follows is not None
     run = RequestedRun(
         agent=run_request.agent,
         message=conversation.latest() if continues else conversation.message,
         session_id=run_request.session_id,
+        follows=run_request.follows,
         before=() if continues else conversation.before,
         instructions=conversation.instructions,
         user=principal.user,
         anonymous=principal.is_anonymous,
         only_own=principal.only_owner is not None,
+        metadata=run_request.metadata,
     )
     ticket = await submit(context, run)
     record = await service.run(ticket.run_id)
-    after = 0 if record.outcome is not None else before.get(ticket.run_id, 0)
     return RunAnswer(
         service=service,
         agent=run_request.agent,
         run_id=ticket.run_id,
         session_id=ticket.session_id,
-        after=after,
+        after=ticket.after,
         created=int(record.created_at),
         keeps_running=run_request.keeps_running,
+        ignored=run_request.ignored,
     )
+
+
+def outlives_client(request: ApiRequest) -> bool:
+    """Return whether the run continues when the client disconnects: it says so, or may send the request again."""
+    return request.headers.get(ON_DISCONNECT_HEADER, "").lower() == "keep" or get_context(request).key is not None
 
 
 async def find_open_session(session_id: str, request: ApiRequest) -> SessionId:
