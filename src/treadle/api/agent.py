@@ -7,10 +7,22 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Generic, Literal, NotRequired, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
+from typing import (
+    Any,
+    Generic,
+    Literal,
+    NotRequired,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    Unpack,
+    cast,
+    overload,
+)
 
 import msgspec
 from msgspec import Struct
+from typing_extensions import TypeVar
 
 from treadle.api.mcp_servers import McpServerLike, split_servers
 from treadle.api.option_hints import AGENT_HINTS, refuse_unknown_options
@@ -121,6 +133,9 @@ class AgentOptions(TypedDict, total=False):
 DEFAULT_NAME = "agent"
 _Answer = TypeVar("_Answer")
 _Provided = TypeVar("_Provided")
+_Typed = TypeVar("_Typed", default=Any)
+_Asked = TypeVar("_Asked", default=_Typed)
+"""As `Answer`: the type of the answer of a run, by default that of its agent."""
 
 
 class Agent(Generic[Deps, Output]):
@@ -132,9 +147,10 @@ class Agent(Generic[Deps, Output]):
 
     The parameters are the fields of an agent file (docs/reference/settings.md). In addition, `tools` may contain
     functions, and `output` may be a type that the answer must match: `Agent(output=Article)` is an
-    `Agent[Any, Article]`, and the `output` of its results is an `Article`. `deps_type` is the type of the `deps` of
-    its runs: `Agent(deps_type=Shop, output=Article)` is an `Agent[Shop, Article]`. `instructions` is another name
-    of `persona`, and may be a function of a `RunContext` that returns the text."""
+    `Agent[Any, Article]`, and the `output` of its results is an `Article`. Without it, that is the text.
+    `deps_type` is the type of the `deps` of its runs: `Agent(deps_type=Shop, output=Article)` is an
+    `Agent[Shop, Article]`. `instructions` is another name of `persona`, and may be a function of a `RunContext`
+    that returns the text."""
 
     @overload
     def __init__(
@@ -153,10 +169,30 @@ class Agent(Generic[Deps, Output]):
 
     @overload
     def __init__(
+        self: "Agent[_Provided, str]",
+        name: str = ...,
+        *,
+        output: None = None,
+        deps_type: type[_Provided],
+        **options: Unpack[AgentOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
+        self: "Agent[Any, str]",
+        name: str = ...,
+        *,
+        output: None = None,
+        deps_type: None = None,
+        **options: Unpack[AgentOptions],
+    ) -> None: ...
+
+    @overload
+    def __init__(
         self: "Agent[_Provided, Any]",
         name: str = ...,
         *,
-        output: OutputLike = None,
+        output: OutputLike,
         deps_type: type[_Provided],
         **options: Unpack[AgentOptions],
     ) -> None: ...
@@ -166,7 +202,7 @@ class Agent(Generic[Deps, Output]):
         self: "Agent[Any, Any]",
         name: str = ...,
         *,
-        output: OutputLike = None,
+        output: OutputLike,
         deps_type: None = None,
         **options: Unpack[AgentOptions],
     ) -> None: ...
@@ -208,7 +244,9 @@ class Agent(Generic[Deps, Output]):
             fields["agents"] = list_agent_names(tools, options.get("agents", ()))
         self.spec = make_agent(fields)
 
-    def run_sync(self, message: str, **options: Unpack["RunOptions[Deps]"]) -> Result[Output]:
+    def run_sync(
+        self: "Agent[Deps, _Typed]", message: str, **options: Unpack["RunOptions[Deps, _Asked]"]
+    ) -> Result[_Asked]:
         """Run the agent on the database of the home and return the result, for scripts and notebooks. The call
         blocks until then. A program that runs several agents opens one `Engine`."""
         engine = import_module("treadle.api.engine").Engine()  # by its name: an engine knows what an agent is
@@ -305,7 +343,25 @@ def choose_output_type(output: OutputLike) -> Any:
     return Any if output is None or isinstance(output, Mapping) else output
 
 
-class RunOptions(TypedDict, Generic[Deps]):
+_Form = TypeVar("_Form", covariant=True)
+
+
+class _Union(Protocol[_Form]):
+    """A union of types. Type checkers know no type of its values, so that `_Form` is Any."""
+
+    @property
+    def __args__(self) -> tuple[_Form, ...]: ...
+
+
+class _Schema(Protocol[_Form]):
+    """A JSON Schema as a mapping. As above, `_Form` is Any."""
+
+    def keys(self) -> Iterable[str]: ...
+
+    def __reduce__(self) -> str | tuple[_Form, ...]: ...
+
+
+class RunOptions(TypedDict, Generic[Deps, Output]):
     """What one run may change of its agent."""
 
     session: NotRequired[str | None]
@@ -317,7 +373,8 @@ class RunOptions(TypedDict, Generic[Deps]):
     cost: NotRequired[float | None]
     """Maximum cost of the run in dollars."""
     tools: NotRequired[Sequence[ToolLike] | None]
-    output: NotRequired[OutputLike]
+    output: NotRequired[type[Output] | _Union[Output] | _Schema[Output] | None]
+    """The type of the answer, or its JSON Schema."""
     attachments: NotRequired[Sequence[Image | Path]]
     """Images, and files with an image or text."""
     asker: NotRequired[Asker | None]

@@ -37,6 +37,7 @@ from treadle.api.loop_thread import LoopThread
 from treadle.api.option_hints import refuse_unknown_options
 from treadle.api.pauses import Pauses, WaitingRun
 from treadle.api.result import (
+    Answer,
     Output,
     RefusedCalls,
     Result,
@@ -325,8 +326,8 @@ class Engine(RunMethods):
         *,
         on_approval: OnApproval | None = None,
         on_clarify: OnClarify | None = None,
-        **options: Unpack[RunOptions[Deps]],
-    ) -> Result[Output]:
+        **options: Unpack[RunOptions[Deps, Answer]],
+    ) -> Result[Answer]:
         """Run an agent to its end and return the result.
 
         If the run waits for an approval or an answer, `on_approval` or `on_clarify` gives it. Without them, the
@@ -343,8 +344,11 @@ class Engine(RunMethods):
         return await self._finish(ticket.run_id, find_answer_type(agent, message, options), on_approval, on_clarify)
 
     def stream(
-        self, agent: Agent[Deps, Output] | AgentSpec | str, message: str, **options: Unpack[RunOptions[Deps]]
-    ) -> RunStream[Event, Output]:
+        self,
+        agent: Agent[Deps, Output] | AgentSpec | str,
+        message: str,
+        **options: Unpack[RunOptions[Deps, Answer]],
+    ) -> RunStream[Event, Answer]:
         """Run an agent and yield all events, durable and live, up to `run_end`.
 
         A run that asks for an approval continues when it is decided, which the reader of the stream may do."""
@@ -357,8 +361,8 @@ class Engine(RunMethods):
         *,
         on_approval: OnApproval | None = None,
         on_clarify: OnClarify | None = None,
-        **options: Unpack[RunOptions[Deps]],
-    ) -> RunStream[str, Output]:
+        **options: Unpack[RunOptions[Deps, Answer]],
+    ) -> RunStream[str, Answer]:
         """Run an agent and yield the text that the model writes, as it writes it.
 
             async for text in engine.stream_text(agent, "Tell me about looms."):
@@ -378,8 +382,8 @@ class Engine(RunMethods):
         *,
         on_approval: OnApproval | None = None,
         on_clarify: OnClarify | None = None,
-        **options: Unpack[RunOptions[Deps]],
-    ) -> RunStream[Any, Output]:
+        **options: Unpack[RunOptions[Deps, Answer]],
+    ) -> RunStream[Any, Answer]:
         """Run an agent with an `output` and yield its answer while it is written: plain lists and dictionaries that
         grow. The last one is the whole answer, which `result.output` of the stream holds as the type.
 
@@ -395,8 +399,11 @@ class Engine(RunMethods):
         return self._open_stream(agent, message, options, read, needs_output=True)
 
     def stream_items(
-        self, agent: Agent[Deps, Output] | AgentSpec | str, message: str, **options: Unpack[RunOptions[Deps]]
-    ) -> "RunStream[Item, Output]":
+        self,
+        agent: Agent[Deps, Output] | AgentSpec | str,
+        message: str,
+        **options: Unpack[RunOptions[Deps, Answer]],
+    ) -> "RunStream[Item, Answer]":
         """Run an agent and yield the items of its transcript, each when it begins and whenever it changes:
         messages, answers, tool calls, approvals, plans, child runs, the end."""
         return self._open_stream(agent, message, options, self.items)
@@ -405,11 +412,11 @@ class Engine(RunMethods):
         self,
         agent: Agent[Deps, Output] | AgentSpec | str,
         message: str,
-        options: RunOptions[Any],
+        options: RunOptions[Any, Answer],
         read: Callable[[RunId], AsyncGenerator[Piece, None]],
         *,
         needs_output: bool = False,
-    ) -> RunStream[Piece, Output]:
+    ) -> RunStream[Piece, Answer]:
         async def start() -> RunId:
             if needs_output and find_output_type(self._find_agent(agent), options) is None:
                 raise UsageError(
@@ -417,7 +424,7 @@ class Engine(RunMethods):
                 )
             return (await self._submit(agent, message, options)).run_id
 
-        async def finish(run_id: RunId) -> Result[Output]:
+        async def finish(run_id: RunId) -> Result[Answer]:
             return await self.wait(run_id, find_answer_type(self._find_agent(agent), message, options))
 
         return RunStream(start, read, finish)
@@ -525,8 +532,8 @@ class Engine(RunMethods):
         *,
         on_approval: OnApproval | None = None,
         on_clarify: OnClarify | None = None,
-        **options: Unpack[RunOptions[Deps]],
-    ) -> Result[Output]:
+        **options: Unpack[RunOptions[Deps, Answer]],
+    ) -> Result[Answer]:
         """Run an agent and return the result, for scripts and notebooks. The call blocks until then: in async code
         use `run`. An engine that is not open is opened for this run alone."""
         run = partial(
@@ -537,7 +544,7 @@ class Engine(RunMethods):
         if self._parts is not None:
             raise UsageError("The engine is open in an event loop: use `await engine.run(…)`.")
 
-        async def open_and_run() -> Result[Output]:
+        async def open_and_run() -> Result[Answer]:
             async with self:
                 return await run()
 

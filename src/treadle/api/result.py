@@ -15,7 +15,9 @@ from treadle.operations.approvals import ApprovalView as ApprovalView
 from treadle.tools.answer_types import parse_answer
 
 Output = TypeVar("Output", default=Any)
-"""The type of the answer."""
+"""The type of the answer of an agent."""
+Answer = TypeVar("Answer", default=Output)
+"""The type of the answer of a run: that of its agent, unless the run has an `output` of its own."""
 
 
 class RefusedCall(Struct, frozen=True):
