@@ -25,6 +25,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.ids import AgentId, ApprovalId, RunId, SessionId
 from treadle.domain.messages import Message
+from treadle.domain.runs import RunPart
 from treadle.domain.users import UserId
 from treadle.engine.event_hub import EndedRun, EventHub, PausedRun, durable_sequence
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS, UNCOUNTED, MemoryAccount
@@ -138,9 +139,9 @@ class LocalService:
         await self._admission.check(submission)
         if submission.follows is None:
             return await self._submit(submission, because, run_id)
-        from treadle.operations.branches import branch_session, find_part_end
+        from treadle.operations.branches import branch_session
 
-        if await find_part_end(submission.follows, self._journal) is None:
+        if await self.find_part_end(submission.follows) is None:
             with suppress(SessionContinued):
                 return await self._submit(submission, because, run_id)
         branched = await branch_session(submission, submission.follows, self._journal)
@@ -185,6 +186,12 @@ class LocalService:
     def check_model(self, name: str) -> None:
         """Raise UnknownModel or MissingKey for a model that cannot be called."""
         self._models.resolve(name, None)
+
+    async def find_part_end(self, part: RunPart) -> int | None:
+        """Return the sequence of the last event of a part of a run, or None if it is the last part."""
+        from treadle.operations.branches import find_part_end
+
+        return await find_part_end(part, self._journal)
 
     def list_unsent_settings(self, agent: AgentSpec) -> Sequence[str]:
         """Return the model settings of an agent that its model does not take. Stop texts work with every model."""

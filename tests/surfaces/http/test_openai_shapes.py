@@ -73,7 +73,8 @@ async def test_response_events_match_the_official_types(tmp_path: Path, scenario
         found = [EVENTS.validate_json(line) for line in await lines(talk, RESPONSES, body)]
         last = {"cut": "response.incomplete", "failed": "response.failed"}
         assert found[-1].type == last.get(scenario, "response.completed")
-        assert [event.sequence_number for event in found] == list(range(len(found)))
+        numbers = [event.sequence_number for event in found]
+        assert numbers == sorted(set(numbers))
 
 
 async def test_complete_answers_match_the_official_types(tmp_path: Path) -> None:

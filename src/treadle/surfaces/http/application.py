@@ -10,7 +10,7 @@ from treadle.surfaces.http.body_limit import BodyLimit
 from treadle.surfaces.http.dependencies import Services
 from treadle.surfaces.http.idempotency import IdempotencyMiddleware
 from treadle.surfaces.http.mcp_mount import McpMount
-from treadle.surfaces.http.openai import chat, models, responses
+from treadle.surfaces.http.openai import chat, models, responses, stored_responses
 from treadle.surfaces.http.operation_routes import make_operation_routes
 from treadle.surfaces.http.routing import HttpRoute, Router
 from treadle.surfaces.http.siblings import Siblings
@@ -28,6 +28,7 @@ HAND_WRITTEN_ROUTES = tuple(
         models,
         chat,
         responses,
+        stored_responses,
         openapi,
     )
     for route in module.ROUTES

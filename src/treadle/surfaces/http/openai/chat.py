@@ -37,7 +37,15 @@ from treadle.surfaces.http.openai.conversation import (
     read_image,
 )
 from treadle.surfaces.http.openai.conversation import TurnPart as Spoken
-from treadle.surfaces.http.openai.deltas import AnswerText, Ended, ReasoningText, Restart, StepBreak, Waiting
+from treadle.surfaces.http.openai.deltas import (
+    AnswerText,
+    DeltaTracker,
+    Ended,
+    ReasoningText,
+    Restart,
+    StepBreak,
+    Waiting,
+)
 from treadle.surfaces.http.openai.errors import ErrorBody, make_error_detail
 from treadle.surfaces.http.openai.images import fetch_images
 from treadle.surfaces.http.openai.operations import COMPLETE, Complete
@@ -92,14 +100,15 @@ async def complete(wanted: Complete, request: ApiRequest) -> ASGIApp:
         ignored=(*list_given(data, WITHOUT_EFFECT), *list_unsent(agent, data, request)),
     )
     answer = await start_run(run_request, request)
+    tracker = DeltaTracker(agent)
     if data.stream:
         with_usage = data.stream_options is not None and bool(data.stream_options.include_usage)
-        return await stream_answer(answer, ChatWriter(answer, data.model, with_usage), request)
-    match await wait_for_answer(answer, request):
+        return await stream_answer(answer, tracker, ChatWriter(answer, data.model, with_usage), request)
+    match (await wait_for_answer(answer, tracker, request))[-1]:
         case Ended(end):
             text, finish, usage = end.text, _finish_reason(end), make_chat_usage(end.metrics)
-        case Waiting(text):
-            finish, usage = "stop", None
+        case last:
+            text, finish, usage = last.text if isinstance(last, Waiting) else "", "stop", None
     choices = (Choice(AnswerMessage(text), finish),)
     body = ChatCompletion(_completion_id(answer), answer.created, data.model, choices, usage)
     return make_json_response(body, headers=answer.headers)

@@ -20,12 +20,15 @@ class AnswerText(Struct, frozen=True, gc=False):
     """More text of the answer."""
 
     text: str
+    request: int = 0
+    """Sequence of the model request whose item it is part of, for responses."""
 
 
 class ReasoningText(Struct, frozen=True, gc=False):
     """More text of the reasoning."""
 
     text: str
+    request: int = 0
 
 
 class StepBreak(Struct, frozen=True):

@@ -1,13 +1,18 @@
 """The operations that OpenAI clients call. Hand-written routes serve them; the definitions describe them."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from treadle.operations.operation import NoParameters, Operation
 from treadle.surfaces.http.openai.chat_schemas import ChatCompletion, ChatRequest
 from treadle.surfaces.http.openai.errors import ErrorBody
-from treadle.surfaces.http.openai.response_schemas import ResponseObject, ResponseRequest
+from treadle.surfaces.http.openai.response_schemas import (
+    DeletedResponse,
+    InputItems,
+    ResponseObject,
+    ResponseRequest,
+)
 
 ERROR_STATUSES = (404, 409, 422, 429, 502, 504)
 
@@ -45,6 +50,22 @@ class OneResponse(Struct, frozen=True):
 class ShowResponse(Struct, frozen=True):
     response: str
     stream: bool = False
+    starting_after: Annotated[int, Meta(ge=0)] | None = None
+    """For a stream: the `sequence_number` of the last event that the client has."""
+    include: tuple[str, ...] = ()
+    """Has no effect."""
+    include_obfuscation: bool = False
+    """Has no effect."""
+
+
+class ListInputItems(Struct, frozen=True):
+    response: str
+    after: str | None = None
+    """The id of the last item that the client has."""
+    limit: Annotated[int, Meta(ge=1, le=100)] = 20
+    order: Literal["asc", "desc"] = "desc"
+    include: tuple[str, ...] = ()
+    """Has no effect."""
 
 
 LIST_MODELS = Operation(
@@ -104,8 +125,7 @@ RESPOND = Operation(
     description="`model` is the name of an agent. It calls its own tools on the server, and the response is its "
     "answer. `previous_response_id` continues the session of that response, and `conversation` the session of that "
     "id; send only what is new then. With `background` the response comes at once, and the run continues. "
-    "`store` has "
-    "no effect: the journal keeps every run.",
+    "With `store: false` the response cannot be retrieved; the journal keeps its run.",
 )
 SHOW_RESPONSE = Operation(
     "responses.show",
@@ -116,8 +136,33 @@ SHOW_RESPONSE = Operation(
     response=ResponseObject,
     errors=ERROR_STATUSES,
     failure=ErrorBody,
+    streams="on_request",
     summary="Get a response as it is now",
-    description="The journal has every run, also one that was started elsewhere.",
+    description="The journal has every run, also one that was started elsewhere. With `stream`, the events of the "
+    "response follow from its start, or after the event with the number `starting_after`.",
+)
+LIST_INPUT_ITEMS = Operation(
+    "responses.input_items",
+    "GET",
+    "/v1/responses/{response}/input_items",
+    scope="run",
+    request=ListInputItems,
+    response=InputItems,
+    errors=ERROR_STATUSES,
+    failure=ErrorBody,
+    summary="List the input of a response",
+)
+DELETE_RESPONSE = Operation(
+    "responses.delete",
+    "DELETE",
+    "/v1/responses/{response}",
+    scope="admin",
+    request=OneResponse,
+    response=DeletedResponse,
+    errors=ERROR_STATUSES,
+    failure=ErrorBody,
+    summary="Delete a response with its session",
+    description="The response must have ended and be the only one of its session. Otherwise delete the session.",
 )
 CANCEL_RESPONSE = Operation(
     "responses.cancel",
@@ -131,4 +176,13 @@ CANCEL_RESPONSE = Operation(
     summary="Cancel a response",
     description="A response that has ended stays as it is.",
 )
-OPERATIONS = (LIST_MODELS, SHOW_MODEL, COMPLETE, RESPOND, SHOW_RESPONSE, CANCEL_RESPONSE)
+OPERATIONS = (
+    LIST_MODELS,
+    SHOW_MODEL,
+    COMPLETE,
+    RESPOND,
+    SHOW_RESPONSE,
+    LIST_INPUT_ITEMS,
+    CANCEL_RESPONSE,
+    DELETE_RESPONSE,
+)

@@ -95,11 +95,17 @@ class ResponseRequest(Struct, frozen=True):
     prompt_cache_retention: Any = None
     truncation: Any = None
     max_tool_calls: Any = None
+    store: bool | None = None
     user: str | None = None
     safety_identifier: str | None = None
 
 
 # ── Responses ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class ShownImage(Struct, frozen=True, tag="input_image"):
+    image_url: str
+    detail: Literal["auto"] = "auto"
 
 
 class OutputText(Struct, frozen=True, tag="output_text"):
@@ -129,6 +135,31 @@ class ReasoningItem(Struct, frozen=True, tag="reasoning"):
 
 
 OutputItem = OutputMessage | ReasoningItem
+
+
+class InputMessage(Struct, frozen=True, tag="message"):
+    """A message of a request."""
+
+    id: str
+    role: Literal["user", "assistant"]
+    content: tuple[InputText | OutputText | ShownImage, ...]
+    status: Literal["completed"] = "completed"
+
+
+class InputItems(Struct, frozen=True):
+    """The input of a response, as a page of a list."""
+
+    data: tuple[InputMessage, ...]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+    object: Literal["list"] = "list"
+
+
+class DeletedResponse(Struct, frozen=True):
+    id: str
+    deleted: Literal[True] = True
+    object: Literal["response"] = "response"
 
 
 class InputDetails(Struct, frozen=True):
@@ -212,6 +243,7 @@ class StreamEvent(Struct, frozen=True):
 
 
 PREFIX = "resp_"
+UNSTORED_PREFIX = "resp_unstored_"
 _RESPONSE_ID = re.compile(r"resp_(run_[A-Za-z0-9-]+)(?:_([1-9]\d{0,9}))?")
 
 
@@ -220,8 +252,15 @@ def make_response_id(part: RunPart) -> str:
     return f"{PREFIX}{part.run_id}_{part.after}" if part.after else f"{PREFIX}{part.run_id}"
 
 
+def make_unstored_id(response_id: str) -> str:
+    """Return the id of a response that cannot be retrieved."""
+    return UNSTORED_PREFIX + response_id.removeprefix(PREFIX)
+
+
 def parse_response_id(text: str) -> RunPart:
     """Return the part of a run that a response is. Raise UnknownRun for anything else."""
+    if text.startswith(UNSTORED_PREFIX):
+        raise UnknownRun(f"The response {text} was not stored: its request had `store: false`.")
     found = _RESPONSE_ID.fullmatch(text)
     if found is None:
         raise UnknownRun(f"There is no response {text}: ids of responses start with {PREFIX}")

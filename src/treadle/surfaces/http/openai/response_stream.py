@@ -1,5 +1,11 @@
-"""Writes a response as a stream of events. Each step of the agent with text is an item of its own; the final
-response contains the item with the answer, so text of a failed attempt is not part of it."""
+"""Writes a response as a stream of events, and keeps what the response contains.
+
+Each model call has items of its own, whose ids follow from the journal. The final response contains the items of
+the last one: text of a failed attempt, and what the agent said between calls of its tools, are not part of it.
+
+Events are numbered by what they carry, a delta by its characters, so their numbers do not depend on the pieces in
+which the text arrived. After a failed attempt, whose text is not in the journal, they go on at the next multiple of
+a large number."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -14,6 +20,8 @@ from treadle.surfaces.http.openai.deltas import AnswerText, ReasoningText, Resta
 from treadle.surfaces.http.openai.response_schemas import (
     IncompleteDetails,
     ItemStatus,
+    OutputItem,
+    OutputMessage,
     OutputText,
     ReasoningItem,
     ResponseObject,
@@ -25,6 +33,7 @@ from treadle.surfaces.http.openai.response_schemas import (
 )
 
 WAITING = IncompleteDetails(None)
+NUMBERS_PER_ATTEMPT = 1 << 20
 _INCOMPLETE: Final[Mapping[str, IncompleteDetails]] = {
     "truncated": IncompleteDetails("max_output_tokens"),
     "refused": IncompleteDetails("content_filter"),
@@ -33,97 +42,115 @@ _INCOMPLETE: Final[Mapping[str, IncompleteDetails]] = {
 _encode = msgspec.json.Encoder().encode
 
 
-def end_response(response: ResponseObject, message_id: str, end: RunEnd) -> ResponseObject:
-    """Return the final response of a run that has an answer, complete or not."""
-    details = _INCOMPLETE.get(end.outcome)
-    status = "completed" if details is None else "incomplete"
-    output = (make_output_message(message_id, end.text, status),) if end.text else ()
-    usage = make_response_usage(end.metrics)
-    return structs.replace(response, status=status, output=output, usage=usage, incomplete_details=details)
-
-
 class ResponseWriter:
-    """Implements `run_answer.AnswerWriter`."""
+    """Implements `run_answer.AnswerWriter`. `response` is the response so far, and the final one at the end."""
 
-    def __init__(self, run_id: RunId, response: ResponseObject) -> None:
+    def __init__(self, run_id: RunId, response: ResponseObject, starting_after: int = -1) -> None:
         self._run_id = run_id
-        self._response = response
-        self._sequence = 0
+        self.response = response
+        self._starting_after = starting_after
+        """Number of the last event that the client has."""
+        self._number = -1
+        """Number of the latest event."""
+        self.is_done = False
         self._index = -1
         """Index of the latest item."""
+        self._item_id = ""
+        self._items: list[OutputItem] = []
+        """The items of the latest model call that are done."""
         self._message: list[str] | None = None
         """The text of the open message."""
         self._thought: list[str] | None = None
 
     def write_opening(self) -> bytes:
-        started = structs.replace(self._response, status="in_progress")
+        started = structs.replace(self.response, status="in_progress")
         return self._event("response.created", response=started) + self._event(
             "response.in_progress", response=started
         )
 
     def write_piece(self, write_piece: AnswerText | ReasoningText | StepBreak | Restart) -> bytes:
         match write_piece:
-            case AnswerText(text):
-                return self._write_text(text)
-            case ReasoningText(text):
-                return b"" if self._message is not None else self._write_reasoning(text)
+            case AnswerText(text, request):
+                return self._write_text(text, request)
+            case ReasoningText(text, request):
+                return b"" if self._message is not None else self._write_reasoning(text, request)
             case StepBreak():
-                return self._close_item("completed")
+                events = self._close_item("completed")
+                self._items.clear()
+                return events
             case Restart():
-                return self._close_item("incomplete")
+                events = self._close_item("incomplete")
+                self._items.clear()
+                self._number += NUMBERS_PER_ATTEMPT - self._number % NUMBERS_PER_ATTEMPT
+                return events
 
     def write_waiting(self, text: str) -> bytes:
-        events = self._close_item("completed") + self._write_text(text)
-        output = (make_output_message(self._item_id, text),)
-        events += self._close_item("completed")
-        if self._response.background:
-            going_on = structs.replace(self._response, status="in_progress", output=output)
-            return events + self._event("response.in_progress", response=going_on)
-        stands = structs.replace(self._response, status="incomplete", output=output, incomplete_details=WAITING)
-        return events + self._event("response.incomplete", response=stands)
+        events = self._close_item("completed")
+        if text:
+            self._items.clear()
+            events += self._write_text(text, 0, "wait") + self._close_item("completed")
+        output = tuple(self._items)
+        if self.response.background:
+            self.response = structs.replace(self.response, status="in_progress", output=output)
+            return events + self._last_event("response.in_progress")
+        self.response = structs.replace(
+            self.response, status="incomplete", output=output, incomplete_details=WAITING
+        )
+        return events + self._last_event("response.incomplete")
 
     def write_end(self, end: RunEnd) -> bytes:
-        whole = end_response(self._response, self._item_id, end)
-        events = self._close_item("completed" if whole.status == "completed" else "incomplete")
-        return events + self._event(f"response.{whole.status}", response=whole)
+        details = _INCOMPLETE.get(end.outcome)
+        status = "completed" if details is None else "incomplete"
+        events = self._close_item(status)
+        self._complete_answer(end.text, status)
+        usage = make_response_usage(end.metrics)
+        self.response = structs.replace(
+            self.response, status=status, output=tuple(self._items), usage=usage, incomplete_details=details
+        )
+        return events + self._last_event(f"response.{status}")
 
     def write_failure(self, failure: Refusal, end: RunEnd | None) -> bytes:
         events = self._close_item("incomplete")
-        whole = structs.replace(
-            self._response,
-            status="failed",
-            error=make_response_error(failure),
-            usage=None if end is None else make_response_usage(end.metrics),
-        )
-        return events + self._event("response.failed", response=whole)
+        usage = None if end is None else make_response_usage(end.metrics)
+        if end is not None and end.outcome == "cancelled":
+            self.response = structs.replace(self.response, status="cancelled", usage=usage)
+        else:
+            self.response = structs.replace(
+                self.response, status="failed", error=make_response_error(failure), usage=usage
+            )
+        return events + self._last_event("response.failed")
 
     # ── Items ──
 
-    @property
-    def _item_id(self) -> str:
-        return f"out_{self._run_id}_{self._index}"
+    def _open_item(self, prefix: str, request: int) -> bytes:
+        """Begin an item, after the one that is open."""
+        events = self._close_item("completed")
+        self._index += 1
+        self._item_id = f"{prefix}_{self._run_id}_{request}"
+        return events
 
-    def _write_text(self, text: str) -> bytes:
+    def _write_text(self, text: str, request: int, prefix: str = "msg") -> bytes:
         opened = b""
         if self._message is None:
-            opened = self._close_item("completed")
-            self._index, self._message = self._index + 1, []
+            opened = self._open_item(prefix, request)
+            self._message = []
             started = structs.replace(make_output_message(self._item_id, "", "in_progress"), content=())
             opened += self._event("response.output_item.added", item=started, output_index=self._index)
             opened += self._item_event("response.content_part.added", content_index=0, part=OutputText(""))
         self._message.append(text)
-        return opened + self._item_event("response.output_text.delta", content_index=0, delta=text, logprobs=())
+        return opened + self._delta("response.output_text.delta", text, content_index=0, logprobs=())
 
-    def _write_reasoning(self, text: str) -> bytes:
+    def _write_reasoning(self, text: str, request: int) -> bytes:
         opened = b""
         if self._thought is None:
-            self._index, self._thought = self._index + 1, []
+            opened = self._open_item("rs", request)
+            self._thought = []
             started = ReasoningItem(self._item_id, (), "in_progress")
-            opened = self._event("response.output_item.added", item=started, output_index=self._index)
+            opened += self._event("response.output_item.added", item=started, output_index=self._index)
             part = SummaryText("")
             opened += self._item_event("response.reasoning_summary_part.added", summary_index=0, part=part)
         self._thought.append(text)
-        return opened + self._item_event("response.reasoning_summary_text.delta", summary_index=0, delta=text)
+        return opened + self._delta("response.reasoning_summary_text.delta", text, summary_index=0)
 
     def _close_item(self, status: ItemStatus) -> bytes:
         """End the open item."""
@@ -140,12 +167,35 @@ class ResponseWriter:
             item = ReasoningItem(self._item_id, (part,), status)
         else:
             return b""
+        self._items.append(item)
         return events + self._event("response.output_item.done", item=item, output_index=self._index)
+
+    def _complete_answer(self, text: str, status: ItemStatus) -> None:
+        """Let the answer of the run be the text of the last message."""
+        for place, item in enumerate(self._items):
+            if isinstance(item, OutputMessage):
+                self._items[place] = make_output_message(item.id, text, status)
+
+    # ── Events ──
 
     def _item_event(self, kind: str, **more: Any) -> bytes:
         return self._event(kind, item_id=self._item_id, output_index=self._index, **more)
 
+    def _delta(self, kind: str, text: str, **more: Any) -> bytes:
+        """Write a piece of text, without what the client has of it."""
+        first = self._number
+        self._number += len(text) - 1
+        missed = text[max(0, self._starting_after - first) :]
+        return self._item_event(kind, delta=missed, **more)
+
+    def _last_event(self, kind: str) -> bytes:
+        """Write the event with the response, which every reader gets."""
+        self._starting_after = -1
+        self.is_done = True
+        return self._event(kind, response=self.response)
+
     def _event(self, kind: str, **more: Any) -> bytes:
-        event = StreamEvent(kind, self._sequence, **more)
-        self._sequence += 1
-        return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode(event))
+        self._number += 1
+        if self._number <= self._starting_after:
+            return b""
+        return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode(StreamEvent(kind, self._number, **more)))

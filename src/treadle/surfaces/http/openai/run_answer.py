@@ -1,7 +1,7 @@
 """A run that answers an OpenAI client: started, followed to its end, and cancelled when the client disconnects."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -10,6 +10,7 @@ from msgspec import Struct
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from treadle.domain.agents import AgentSpec
+from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, StoreError
 from treadle.domain.events import RunEnd, RunWaiting, StreamReset
 from treadle.domain.ids import RunId, SessionId
@@ -24,7 +25,6 @@ from treadle.surfaces.http.openai.conversation import ClientConversation
 from treadle.surfaces.http.openai.deltas import (
     AnswerPiece,
     AnswerText,
-    DeltaTracker,
     Ended,
     ReasoningText,
     Restart,
@@ -63,6 +63,12 @@ class RunRequest(Struct, frozen=True):
     """The parameters of the request that have no effect."""
 
 
+class Tracker(Protocol):
+    """Converts the events of a run into the pieces for a client."""
+
+    def add_event(self, event: Event) -> Iterable[AnswerPiece]: ...
+
+
 @dataclass
 class RunAnswer:
     """A run that a client waits for."""
@@ -75,6 +81,8 @@ class RunAnswer:
     """The sequence number after which the run answers this client."""
     created: int
     keeps_running: bool
+    until: int | None = None
+    """Sequence of the last event of the part of the run that answers this client; None: it is the last part."""
     ignored: tuple[str, ...] = ()
     """The parameters of the request that have no effect."""
     is_settled: bool = False
@@ -85,10 +93,10 @@ class RunAnswer:
         named: dict[str, str] = {SESSION_HEADER: self.session_id, RUN_HEADER: self.run_id}
         return {**named, IGNORED_HEADER: ", ".join(self.ignored)} if self.ignored else named
 
-    async def read_pieces(self) -> AnswerPieces:
+    async def read_pieces(self, tracker: Tracker) -> AnswerPieces:
         """Yield the pieces for the client, grouped as they become available. The last piece says how the run ended
         or what it waits for."""
-        tracker, last, cut_off = DeltaTracker(self.agent), self.after, True
+        last, cut_off = self.after, True
         while cut_off:
             cut_off = False
             async with aclosing(self.service.batches(StreamReader(self.run_id, last))) as batches:
@@ -96,6 +104,9 @@ class RunAnswer:
                     pieces: list[AnswerPiece] = []
                     for event in batch:
                         last = event.sequence if event.durable else last
+                        if self.until is not None and last > self.until:
+                            pieces.append(Waiting(""))
+                            break
                         pieces += tracker.add_event(event)
                         if isinstance(event.data, StreamReset):
                             cut_off = True
@@ -109,14 +120,6 @@ class RunAnswer:
                         yield pieces
                     if self.is_settled:
                         return
-
-    async def outcome(self) -> Ended | Waiting:
-        """Return how the run ended, or what it waits for."""
-        async with aclosing(self.read_pieces()) as batches:
-            async for pieces in batches:
-                if isinstance(last := pieces[-1], Ended | Waiting):
-                    return last
-        raise AssertionError(f"the stream of {self.run_id} ended before the run")
 
     async def stop(self) -> None:
         """Cancel the run if the client no longer waits for it."""
@@ -197,13 +200,18 @@ async def find_open_session(session_id: str, request: ApiRequest) -> SessionId:
     return (await get_services(request).service.session(session)).session_id
 
 
-async def wait_for_answer(answer: RunAnswer, request: ApiRequest) -> Ended | Waiting:
-    """Return how the run ended, or what it waits for. Raise NoAnswer if it failed."""
-    match await _finish_while_connected(answer.outcome(), answer, request):
-        case Ended(end) if (failure := find_run_failure(answer.run_id, end)) is not None:
-            raise failure
-        case outcome:
-            return outcome
+async def wait_for_answer(answer: RunAnswer, tracker: Tracker, request: ApiRequest) -> list[AnswerPiece]:
+    """Return the pieces of the whole answer. The last one says how the run ended, or what it waits for. Raise
+    NoAnswer if it failed."""
+    pieces = await _finish_while_connected(_collect(answer.read_pieces(tracker)), answer, request)
+    if isinstance(last := pieces[-1], Ended) and (failure := find_run_failure(answer.run_id, last.end)):
+        raise failure
+    return pieces
+
+
+async def _collect(batches: AnswerPieces) -> list[AnswerPiece]:
+    async with aclosing(batches):
+        return [piece async for pieces in batches for piece in pieces]
 
 
 async def _finish_while_connected(
@@ -245,14 +253,18 @@ class AnswerWriter(Protocol):
         ...
 
 
-async def stream_answer(answer: RunAnswer, writer: AnswerWriter, request: ApiRequest) -> ASGIApp:
-    """Return the answer as a stream. Raise errors that occur before the first piece."""
-    batches = answer.read_pieces()
+async def stream_answer(
+    answer: RunAnswer, tracker: Tracker, writer: AnswerWriter, request: ApiRequest, *, fails: bool = True
+) -> ASGIApp:
+    """Return the answer as a stream. Raise errors that occur before the first piece, also that of a failed run
+    unless `fails` is False."""
+    batches = answer.read_pieces(tracker)
     first = asyncio.ensure_future(anext(batches))
     try:
         with suppress(TimeoutError):
             pieces = await _finish_while_connected(_shield(first), answer, request, FIRST_BYTE_SECONDS)
-            if isinstance(ended := pieces[0], Ended) and (failure := find_run_failure(answer.run_id, ended.end)):
+            ended = pieces[0]
+            if fails and isinstance(ended, Ended) and (failure := find_run_failure(answer.run_id, ended.end)):
                 raise failure
     except BaseException:
         first.cancel()
@@ -279,18 +291,18 @@ async def _write_pieces(
             yield opening
             opening = b""
         try:
-            yield opening + b"".join([_encode_piece(piece, writer, answer) for piece in await first])
+            yield opening + b"".join([write_piece(piece, writer, answer.run_id) for piece in await first])
             async for pieces in batches:
-                if body := b"".join([_encode_piece(piece, writer, answer) for piece in pieces]):
+                if body := b"".join([write_piece(piece, writer, answer.run_id) for piece in pieces]):
                     yield body
         except StoreError as error:
             yield writer.write_failure(Refusal(503, "StoreError", f"{error} ({answer.run_id})"), None)
 
 
-def _encode_piece(piece: AnswerPiece, writer: AnswerWriter, answer: RunAnswer) -> bytes:
+def write_piece(piece: AnswerPiece, writer: AnswerWriter, run_id: RunId) -> bytes:
     match piece:
         case Ended(end):
-            failure = find_run_failure(answer.run_id, end)
+            failure = find_run_failure(run_id, end)
             return writer.write_end(end) if failure is None else writer.write_failure(failure, end)
         case Waiting(text):
             return writer.write_waiting(text)
