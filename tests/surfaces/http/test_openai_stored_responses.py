@@ -49,9 +49,8 @@ def join_deltas(events: list[Any]) -> list[Any]:
     """Return the events with adjacent deltas as one, numbered as the last of them."""
     joined: list[Any] = []
     for event in events:
-        last = joined[-1] if joined else {}
-        if event["type"].endswith(".delta") and event["type"] == last.get("type"):
-            joined[-1] = event | {"delta": last["delta"] + event["delta"]}
+        if joined and event["type"].endswith(".delta") and event["type"] == joined[-1]["type"]:
+            joined[-1] = event | {"delta": joined[-1]["delta"] + event["delta"]}
         else:
             joined.append(event)
     return joined
@@ -107,13 +106,12 @@ async def test_a_background_stream_is_continued_while_the_run_is_in_progress(tmp
         await stream.close()
         rest = await talk.client.responses.retrieve(response_id, stream=True, starting_after=last)
         talk.endpoint.go_on.set()
-        async for event in rest:
-            assert event.sequence_number > last
-            if event.type == "response.output_text.delta":
-                text += event.delta
+        events = [event async for event in rest]
+        assert all(event.sequence_number > last for event in events)
+        text += "".join(event.delta for event in events if event.type == "response.output_text.delta")
         assert text == "One two three."
-        assert event.type == "response.completed"
-        assert event.response.output_text == text
+        assert events[-1].type == "response.completed"
+        assert events[-1].response.output_text == text
 
 
 async def test_a_reader_that_leaves_cancels_nothing(tmp_path: Path) -> None:
