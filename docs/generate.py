@@ -16,7 +16,7 @@ import msgspec
 from library_reference import library_page
 from msgspec import Struct
 
-from treadle.operations.field_docs import read_field_docs
+from treadle.operations.field_docs import read_field_docs, remove_examples
 
 REFERENCE = Path(__file__).parent / "reference"
 SOURCE = Path(__file__).parents[1] / "src" / "treadle"
@@ -315,7 +315,7 @@ def _cell(text: str) -> str:
 def own_docstring(kind: type) -> str:
     """Return the docstring of a class on one line, or nothing if it only inherits one."""
     own = inspect.cleandoc(kind.__doc__) if "__doc__" in vars(kind) and kind.__doc__ else ""
-    return " ".join(own.split())
+    return " ".join(remove_examples(own).split())
 
 
 @cache

@@ -145,3 +145,8 @@ def test_every_setting_of_an_agent_is_described_in_the_api_as_in_the_reference()
         for name, schema in schemas[struct]["properties"].items():
             assert schema.get("description"), f"{struct}.{name}"
             assert schema["description"].replace("|", "\\|") in reference
+
+
+def test_the_api_describes_its_types_without_examples_in_python() -> None:
+    description = build_description()["components"]["schemas"]["ApprovalView"]["description"]
+    assert description == "A tool call that waits, or waited, for a decision."

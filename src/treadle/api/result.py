@@ -21,7 +21,16 @@ Answer = TypeVar("Answer", default=Output)
 
 
 class RefusedCall(Struct, frozen=True):
-    """A tool call that did not run."""
+    """A tool call that did not run.
+
+    For example:
+
+        agent = treadle.Agent(name="helper", model="provider/model-id")
+        result = treadle.Engine("sqlite:///helper.db").run_sync(agent, "Hello.")
+        print(result.text)
+        for call in (*result.denied, *result.blocked):
+            print(call.tool, "did not run:", call.reason)
+    """
 
     call_id: str
     tool: str
@@ -30,7 +39,17 @@ class RefusedCall(Struct, frozen=True):
 
 
 class OpenQuestion(Struct, frozen=True):
-    """A question of an agent that has no answer yet. `Engine.answer` answers it."""
+    """A question of an agent that has no answer yet. `Engine.answer` answers it, or `on_clarify=` of a run.
+
+    For example:
+
+        def answer(question: treadle.OpenQuestion) -> str:
+            return question.options[0] if question.options else "Decide yourself."
+
+        agent = treadle.Agent(name="helper", model="provider/model-id", tools=["clarify"])
+        result = treadle.Engine("sqlite:///helper.db").run_sync(agent, "Hello.", on_clarify=answer)
+        print(result.text)
+    """
 
     run_id: RunId
     """The run that asks: the run itself, or one below it."""

@@ -57,7 +57,16 @@ class Origin(Struct, frozen=True, gc=False):
 
 class Event(Struct, frozen=True, gc=False):
     """One event of a run. The `sequence` of a durable event is its position in the journal, from 1 with no gaps. A
-    live event has the sequence of the durable event that it belongs to."""
+    live event has the sequence of the durable event that it belongs to.
+
+    For example:
+
+        agent = treadle.Agent(name="helper", model="provider/model-id")
+        async with treadle.Engine("sqlite:///helper.db") as engine:
+            async for event in engine.stream(agent, "Hello."):
+                if event.durable and isinstance(event.data, treadle.RunEnd):
+                    print(event.sequence, event.type, event.data.text)
+    """
 
     event_id: EventId
     timestamp: Instant

@@ -45,7 +45,16 @@ docstrings.
 
 
 class TreadleError(Exception):
-    """Base class of every exception that Treadle raises on purpose."""
+    """Base class of every exception that Treadle raises on purpose.
+
+    For example:
+
+        agent = treadle.Agent(name="helper", model="provider/model-id")
+        try:
+            print(treadle.Engine("sqlite:///helper.db").run_sync(agent, "Hello.").text)
+        except treadle.TreadleError as error:
+            raise SystemExit(f"{error}")
+    """
 
 
 class RunFailed(TreadleError):
@@ -144,7 +153,17 @@ class InvalidState(UsageError):
 
 
 class RunUnavailable(InvalidState):
-    """The run needs a tool, an agent or a provider that this engine does not have."""
+    """The run needs a tool, an agent or a provider that this engine does not have.
+
+    For example:
+
+        async with treadle.Engine("sqlite:///helper.db") as engine:
+            run_id = await engine.submit(treadle.Agent(name="helper", model="provider/model-id"), "Hello.")
+            try:
+                print((await engine.wait(run_id)).text)
+            except treadle.RunUnavailable as error:
+                print(error)  # what it needs; the run continues when an engine has it
+    """
 
 
 class SessionContinued(InvalidState):

@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 
 
 class ApprovalView(Struct, frozen=True):
-    """A tool call that waits, or waited, for a decision."""
+    """A tool call that waits, or waited, for a decision.
+
+    For example:
+
+        def decide(call: treadle.ApprovalView) -> bool:
+            return call.tool == "bash" and call.named_arguments["command"].startswith("git ")
+
+        agent = treadle.Agent(name="helper", model="provider/model-id", approvals={"default": "ask"})
+        result = treadle.Engine("sqlite:///helper.db").run_sync(agent, "Hello.", on_approval=decide)
+        print(result.text)
+    """
 
     approval_id: ApprovalId
     run_id: RunId

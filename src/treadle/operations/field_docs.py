@@ -43,7 +43,11 @@ def _read_class(body: ast.ClassDef) -> dict[str, str]:
 
 
 def describe_fields(components: dict[str, Any]) -> None:
-    """Add the descriptions of fields to the schemas of structs, which are named as the structs are."""
+    """Add the descriptions of fields to the schemas of structs, which are named as the structs are. Remove examples
+    in Python from the descriptions of structs."""
+    for component in components.values():
+        if "description" in component:
+            component["description"] = remove_examples(component["description"])
     for struct in _list_structs(Struct):
         properties = components.get(struct.__name__, {}).get("properties")
         names = {field.encode_name: field.name for field in msgspec.structs.fields(struct)} if properties else {}
@@ -53,6 +57,12 @@ def describe_fields(components: dict[str, Any]) -> None:
         for name, schema in properties.items():
             if names[name] in docs:
                 schema.setdefault("description", docs[names[name]])
+
+
+def remove_examples(description: str) -> str:
+    """Return a docstring without its examples in Python, and without the lines that introduce them."""
+    paragraphs = description.split("\n\n")
+    return "\n\n".join([each for each in paragraphs if not each.startswith("    ") and not each.endswith(":")])
 
 
 def _list_structs(base: type[Struct]) -> Iterator[type[Struct]]:

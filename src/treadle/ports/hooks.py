@@ -12,7 +12,19 @@ HOOK_TIMEOUT_SECONDS = 30.0
 
 
 class HookedCall(Struct, frozen=True):
-    """A tool call as a hook receives it."""
+    """A tool call as a hook receives it.
+
+    For example:
+
+        class Log(treadle.Hook):
+            async def before(self, call: treadle.HookedCall) -> None:
+                print(call.agent, call.tool.name, call.arguments)
+
+
+        engine = treadle.Engine("sqlite:///helper.db")
+        engine.add_hooks(Log())
+        print(engine.run_sync(treadle.Agent(name="helper", model="provider/model-id"), "Hello.").text)
+    """
 
     run_id: RunId
     session_id: SessionId
@@ -25,13 +37,40 @@ class HookedCall(Struct, frozen=True):
 
 
 class Block(Struct, frozen=True):
-    """The call does not run. The model sees the reason."""
+    """The call does not run. The model sees the reason.
+
+    For example:
+
+        class OnlyDocs(treadle.Hook):
+            tools = "write_file"
+
+            async def before(self, call: treadle.HookedCall) -> treadle.Block | None:
+                is_docs = call.arguments["path"].startswith("docs/")
+                return None if is_docs else treadle.Block("Write to docs/ only.")
+
+
+        engine = treadle.Engine("sqlite:///helper.db")
+        engine.add_hooks(OnlyDocs())
+    """
 
     reason: str
 
 
 class Rewrite(Struct, frozen=True):
-    """The call runs with other arguments."""
+    """The call runs with other arguments.
+
+    For example:
+
+        class Polite(treadle.Hook):
+            tools = "bash"
+
+            async def before(self, call: treadle.HookedCall) -> treadle.Rewrite:
+                return treadle.Rewrite({**call.arguments, "command": "nice " + call.arguments["command"]})
+
+
+        engine = treadle.Engine("sqlite:///helper.db")
+        engine.add_hooks(Polite())
+    """
 
     arguments: dict[str, Any]
 
