@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import Message, Text, ToolUse, user
 from treadle.domain.models import Profile, ToolStyle
-from treadle.domain.tools import ToolSpec
+from treadle.domain.tools import ToolChoiceMode, ToolSpec
 from treadle.models.emulated_tools.wire_format import new_reply
 from treadle.ports.model import (
     CallDelta,
@@ -21,7 +21,6 @@ from treadle.ports.model import (
     ModelRequest,
     Preamble,
     TextDelta,
-    ToolChoice,
 )
 
 INTEGER = {"type": "integer"}
@@ -37,7 +36,7 @@ def asked(
     style: ToolStyle = "schema",
     tools: tuple[ToolSpec, ...] = (ADD, LENGTH),
     settings: ModelSettings | None = None,
-    choice: ToolChoice = "auto",
+    choice: ToolChoiceMode = "auto",
 ) -> ModelRequest:
     return ModelRequest(
         "m-1",
@@ -58,7 +57,7 @@ class Read:
     """A reply that has come in these pieces: words, or other deltas."""
 
     def __init__(
-        self, style: ToolStyle, pieces: Iterable[str | dict[str, Any]], finish: str, choice: ToolChoice
+        self, style: ToolStyle, pieces: Iterable[str | dict[str, Any]], finish: str, choice: ToolChoiceMode
     ) -> None:
         self.shown: list[Delta] = []
         self.reply = new_reply(asked(style=style, choice=choice))
@@ -92,11 +91,11 @@ class Read:
         return [ToolUse("", delta.name, delta.arguments) for delta in self.shown if isinstance(delta, CallDelta)]
 
 
-def held(*pieces: str | dict[str, Any], finish: str = "stop", choice: ToolChoice = "auto") -> Read:
+def held(*pieces: str | dict[str, Any], finish: str = "stop", choice: ToolChoiceMode = "auto") -> Read:
     return Read("schema", pieces, finish, choice)
 
 
-def fenced(*pieces: str | dict[str, Any], finish: str = "stop", choice: ToolChoice = "auto") -> Read:
+def fenced(*pieces: str | dict[str, Any], finish: str = "stop", choice: ToolChoiceMode = "auto") -> Read:
     return Read("fenced", pieces, finish, choice)
 
 

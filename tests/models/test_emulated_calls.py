@@ -14,9 +14,9 @@ from tests.models.described import ADD, EACH_STYLE, INTEGER, LENGTH, asked
 from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, ToolUse, user
 from treadle.domain.models import ToolStyle
-from treadle.domain.tools import ToolSpec
+from treadle.domain.tools import ToolChoiceMode, ToolSpec
 from treadle.models.emulated_tools.wire_format import encode_request
-from treadle.ports.model import ModelRequest, ToolChoice
+from treadle.ports.model import ModelRequest
 
 
 def encode_body(request: ModelRequest) -> Any:
@@ -29,7 +29,7 @@ def words(*messages: Message, style: ToolStyle = "schema") -> list[tuple[str, st
     return [(message["role"], message["content"]) for message in found[1:]]
 
 
-def read_reply_schema(*tools: ToolSpec, choice: ToolChoice = "auto") -> Any:
+def read_reply_schema(*tools: ToolSpec, choice: ToolChoiceMode = "auto") -> Any:
     form = encode_body(asked(tools=tools, choice=choice))["response_format"]
     assert form["type"] == "json_schema"
     assert form["json_schema"]["name"] == "reply"
@@ -243,7 +243,7 @@ def test_every_kind_of_message_is_encoded_for_a_model_that_writes_fenced_json() 
 
 @EACH_STYLE
 @given(st.sets(st.integers(1, len(TURNS))), st.sampled_from(["auto", "none"]))
-def test_the_bytes_of_a_conversation_only_grow(style: ToolStyle, sizes: set[int], choice: ToolChoice) -> None:
+def test_the_bytes_of_a_conversation_only_grow(style: ToolStyle, sizes: set[int], choice: ToolChoiceMode) -> None:
     growing = asked(TURNS[0], style=style)
     before = b""
     for size in sorted({1, *sizes}):

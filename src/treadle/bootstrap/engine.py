@@ -69,6 +69,7 @@ def encode_request(mode: str, request: ModelRequest) -> bytes:
             "messages": request.conversation.messages,
             "settings": request.settings,
             "tool_choice": request.tool_choice,
+            "named_tool": request.named_tool,
         }
     )
 

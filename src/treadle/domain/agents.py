@@ -48,6 +48,8 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True):
     """Seed of the sampling. Null: none."""
     logit_bias: dict[str, float] = {}
     """What is added to the likelihood of tokens, by the number of the token."""
+    parallel_tool_calls: bool | None = None
+    """Whether a reply may have several tool calls. Models that ignore it still do. Null: the provider's default."""
     stop: tuple[str, ...] = ()
     """Texts at which a reply ends, which are not part of it. They work with every model."""
 

@@ -8,6 +8,18 @@ Effect = Literal["none", "read", "write", "external"]
 Need = Literal["network", "workspace", "secrets", "results", "memory", "skills", "tools"]
 
 
+ToolChoiceMode = Literal["auto", "none", "required"]
+
+
+class ToolChoice(Struct, frozen=True, omit_defaults=True):
+    """Whether the model may, must or must not call tools in one model call."""
+
+    mode: ToolChoiceMode = "auto"
+    tool: str = ""
+    """The tool that it must call; empty: any."""
+
+
+AUTO = ToolChoice()
 COMMAND, COMMAND_ALIAS = "bash", "run_command"
 """The tool that runs commands, and its alias."""
 PLAN_TOOL = "update_plan"

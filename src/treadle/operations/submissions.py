@@ -127,6 +127,7 @@ def make_queued(submission: Submission, credits_per_dollar: float, workspace: Wo
         anonymous=submission.anonymous,
         follows_anonymous=submission.follows_anonymous,
         follows=submission.follows,
+        tool_choice=submission.tool_choice,
         tags=labels.tags,
         metadata=labels.metadata,
         trace_parent=submission.trace_parent,

@@ -11,9 +11,7 @@ from treadle.domain.limits import DEFAULT_MAX_CALLS
 from treadle.domain.messages import Message, Part
 from treadle.domain.models import Profile
 from treadle.domain.runs import Usage
-from treadle.domain.tools import ToolSpec
-
-ToolChoice = Literal["auto", "none"]
+from treadle.domain.tools import ToolChoiceMode, ToolSpec
 
 
 class Preamble:
@@ -64,7 +62,10 @@ class ModelRequest(Struct, frozen=True):
     preamble: Preamble
     conversation: Conversation
     settings: ModelSettings
-    tool_choice: ToolChoice = "auto"
+    tool_choice: ToolChoiceMode = "auto"
+    named_tool: str = ""
+    """The tool that must be called, if the choice is `required`; empty: any. A format that cannot express a choice
+    leaves it out."""
     provider: str = ""
     """The provider of the model. Reasoning is sent back only to the provider that it came from."""
     profile: Profile = Profile()

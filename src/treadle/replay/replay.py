@@ -117,6 +117,6 @@ def _project(recorded: Recorded, position: int, request: LlmRequest) -> dict[str
         "tools": sent.preamble.tools,
         "messages": list(sent.conversation.messages),
         "settings": sent.settings,
-        "tool_choice": sent.tool_choice,
+        "tool_choice": (sent.tool_choice, sent.named_tool),
         "constrained": sent.constrained,
     }

@@ -11,7 +11,7 @@ from treadle.domain.agents import AgentSpec, ModelSettings
 from treadle.domain.call_settings import fit_settings
 from treadle.domain.models import Profile
 from treadle.domain.runs import Usage
-from treadle.domain.tools import ToolSpec
+from treadle.domain.tools import AUTO, ToolChoice, ToolSpec
 from treadle.ports.model import ModelRequest, Preamble
 
 MAX_REPLY_TOKENS = 8192
@@ -19,6 +19,7 @@ MAX_REASONED_REPLY_TOKENS = 32_768
 """Assumed maximum reply, without and with reasoning, if neither the model nor the agent sets one."""
 
 
+NO_TOOLS = ToolChoice("none")
 RESULT_SHARE = 0.25
 """Share of the remaining context window for the results of one turn."""
 MIN_RESULT_CHARACTERS = 4096
@@ -64,12 +65,14 @@ def estimate_preamble(preamble: Preamble) -> int:
 def project(state: RunState, tools_offered: bool, profile: Profile) -> ModelRequest:
     """Return the next request. Its cost does not depend on the length of the transcript."""
     assert state.model is not None, "a run that asks has resolved its model"
+    choice = _choose_tools(state, tools_offered)
     return ModelRequest(
         model=state.model.model,
         preamble=state.prompt.preamble,
         conversation=state.transcript.conversation,
         settings=fit_settings(effective_settings(state), state.model.api_mode, profile),
-        tool_choice="auto" if tools_offered else "none",
+        tool_choice=choice.mode,
+        named_tool=choice.tool,
         provider=state.model.provider,
         profile=profile,
         plain=state.attempts.plain,
@@ -77,6 +80,19 @@ def project(state: RunState, tools_offered: bool, profile: Profile) -> ModelRequ
         constrained=state.prompt.preamble.output is not None and _may_constrain(state, tools_offered, profile),
         max_calls=state.agent.limits.max_calls,
     )
+
+
+def _choose_tools(state: RunState, tools_offered: bool) -> ToolChoice:
+    """Return the choice for the next request. What the sender of the message chose is for the first step alone: a
+    model that must call a tool in every step never answers."""
+    if not tools_offered:
+        return NO_TOOLS
+    wanted = None if state.tree.queued is None else state.tree.queued.tool_choice
+    if wanted is None or (wanted.mode == "required" and state.step.number > 1):
+        return AUTO
+    if wanted.tool and all(wanted.tool != tool.name for tool in state.prompt.preamble.tools):
+        return AUTO
+    return wanted
 
 
 def _may_constrain(state: RunState, tools_offered: bool, profile: Profile) -> bool:

@@ -14,7 +14,7 @@ from treadle.domain.models import UNKNOWN_WINDOW, Profile
 from treadle.domain.permissions import Asker
 from treadle.domain.quotas import Quotas, Shortage
 from treadle.domain.runs import Metrics, OutcomeKind, RunPart, Status
-from treadle.domain.tools import ToolSpec
+from treadle.domain.tools import ToolChoice, ToolSpec
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.workspaces import Workspace
 
@@ -60,6 +60,8 @@ class RunQueued(EventData, frozen=True):
     follows: RunPart | None = None
     """The part of a run that the message answers. If its session has gone on, a copy of the conversation up to
     there begins a session of its own. Null: the message continues its session, whatever that has."""
+    tool_choice: ToolChoice | None = None
+    """Whether the model may, must or must not call tools. That it must applies to the first step. Null: it may."""
     own_deps: bool = False
     """The program submitted it with deps of its own, which are not stored. Another process makes them anew."""
 

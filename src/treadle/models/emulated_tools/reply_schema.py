@@ -18,15 +18,15 @@ _MAX_COUNT = 100
 _CHOICE_KEYWORDS = ("anyOf", "oneOf", "allOf")
 
 
-def build_reply_schema(tools: Iterable[ToolSpec]) -> dict[str, Any]:
-    """Return the schema of a reply that may call these tools."""
+def build_reply_schema(tools: Iterable[ToolSpec], *, must_call: bool = False) -> dict[str, Any]:
+    """Return the schema of a reply that may, or must, call one of these tools."""
     answer = _make_closed_object({"answer": {"type": "string"}})
     defined: dict[str, Any] = {}
     calls = [
         _make_closed_object({"tool": {"const": tool.name}, "arguments": _make_arguments_schema(tool, defined)})
         for tool in tools
     ]
-    schema = {"oneOf": [*calls, answer]} if calls else answer
+    schema = {"oneOf": calls if must_call else [*calls, answer]} if calls else answer
     return schema | {"$defs": defined} if defined else schema
 
 

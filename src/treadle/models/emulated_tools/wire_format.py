@@ -12,6 +12,7 @@ import msgspec
 from treadle.domain.messages import Image, Message, Part, Text, ToolResult
 from treadle.domain.models import ToolStyle
 from treadle.domain.observations import extract_text
+from treadle.domain.tools import ToolChoiceMode
 from treadle.models.emulated_tools.fenced_parser import FencedParser
 from treadle.models.emulated_tools.reply import EmulatedReply
 from treadle.models.emulated_tools.reply_schema import build_reply_schema
@@ -20,7 +21,7 @@ from treadle.models.emulated_tools.tool_descriptions import write_instructions
 from treadle.models.formats.output_schema import encode_chat_option
 from treadle.models.formats.sampling import encode_sampling
 from treadle.models.http.wire import as_arguments, encode
-from treadle.ports.model import Conversation, ModelRequest, Preamble, ToolChoice
+from treadle.ports.model import Conversation, ModelRequest, Preamble
 
 _NO_IMAGE = "\n[An image was here; it cannot be shown.]\n"
 _AFTER_A_RESULT = "If nothing is missing, use this result to answer."
@@ -42,7 +43,7 @@ def encode_request(request: ModelRequest) -> bytes:
 def new_reply(request: ModelRequest) -> EmulatedReply:
     """Return an empty reply to a request. Only tools that the request offers can be called."""
     offered = frozenset(tool.name for tool in request.preamble.tools)
-    allowed = offered if request.tool_choice == "auto" else frozenset[str]()
+    allowed = frozenset[str]() if request.tool_choice == "none" else offered
     parser = (
         FencedParser(allowed, request.max_calls) if request.profile.tools == "fenced" else SchemaParser(allowed)
     )
@@ -66,16 +67,17 @@ def _encode_options(request: ModelRequest) -> bytes:
     given = {name: value for name, value in options.items() if value is not None}
     encoded = b"," + encode(given)[1:-1] if given else b""
     if request.profile.tools == "schema":
-        choice = request.tool_choice
-        key = f"chat_completions/schema/{choice}"
-        encoded += request.preamble.encode_as(key, lambda preamble: _encode_format(preamble, choice))
+        choice, tool = request.tool_choice, request.named_tool
+        key = f"chat_completions/schema/{choice}/{tool}"
+        encoded += request.preamble.encode_as(key, lambda preamble: _encode_format(preamble, choice, tool))
     elif request.constrained:
         encoded += encode_chat_option(request.preamble)
     return encoded
 
 
-def _encode_format(preamble: Preamble, choice: ToolChoice) -> bytes:
-    schema = build_reply_schema(preamble.tools if choice == "auto" else ())
+def _encode_format(preamble: Preamble, choice: ToolChoiceMode, named: str) -> bytes:
+    tools = [tool for tool in preamble.tools if choice != "none" and named in ("", tool.name)]
+    schema = build_reply_schema(tools, must_call=choice == "required")
     return b',"response_format":' + encode(
         {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
     )

@@ -93,10 +93,22 @@ def _build_options(request: ModelRequest) -> dict[str, Any]:
         options["top_p"] = settings.top_p
     if texts := [text for text in settings.stop if not text.isspace()]:  # the API refuses blank ones
         options["stop_sequences"] = texts
-    if request.tool_choice == "none" and request.preamble.tools:
-        # The tools are sent even if none may be called: without them the prefix would change.
-        options["tool_choice"] = {"type": "none"}
+    if request.preamble.tools and (choice := _tool_choice_option(request)):
+        options["tool_choice"] = choice
     return {"max_tokens": longest or DEFAULT_MAX_TOKENS, **options}
+
+
+def _tool_choice_option(request: ModelRequest) -> dict[str, Any] | None:
+    """Return the option, or None for the default. The tools are sent even if none may be called: without them the
+    prefix would change."""
+    if request.tool_choice == "none":
+        return {"type": "none"}
+    choice: dict[str, Any] = {"type": "auto"}
+    if request.tool_choice == "required":
+        choice = {"type": "tool", "name": request.named_tool} if request.named_tool else {"type": "any"}
+    if request.settings.parallel_tool_calls is False:
+        choice["disable_parallel_tool_use"] = True
+    return None if choice == {"type": "auto"} else choice
 
 
 def _thinking_option(request: ModelRequest, budget: int) -> dict[str, Any] | None:
@@ -104,8 +116,8 @@ def _thinking_option(request: ModelRequest, budget: int) -> dict[str, Any] | Non
 
     With a budget it cannot be requested in the middle of a turn that began without thinking or with another model.
     A turn continues while tool calls are answered."""
-    if request.plain:
-        return None
+    if request.plain or (request.tool_choice == "required" and request.preamble.tools):
+        return None  # the API refuses to think before a call that must be made
     if request.profile.thinking == "adaptive":
         return {"type": "adaptive", "display": "summarized"}  # otherwise some models do not return it
     if (first := _find_turn_start(request.conversation.messages)) is not None:

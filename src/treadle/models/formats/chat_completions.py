@@ -55,7 +55,8 @@ def _encode_options(request: ModelRequest) -> bytes:
     settings = request.settings
     options = {
         # The tools are sent even if none may be called: without them the prefix would change.
-        "tool_choice": "none" if request.tool_choice == "none" and request.preamble.tools else None,
+        "tool_choice": _encode_tool_choice(request),
+        "parallel_tool_calls": settings.parallel_tool_calls if request.preamble.tools else None,
         "max_tokens": settings.max_tokens,
         "temperature": settings.temperature,
         **encode_sampling(settings),
@@ -63,6 +64,15 @@ def _encode_options(request: ModelRequest) -> bytes:
     }
     given = request.profile.sampling | {name: value for name, value in options.items() if value is not None}
     return b"," + encode(given)[1:-1] if given else b""
+
+
+def _encode_tool_choice(request: ModelRequest) -> object:
+    """Return the option, or None for the default."""
+    if request.tool_choice == "auto" or not request.preamble.tools:
+        return None
+    if request.named_tool:
+        return {"type": "function", "function": {"name": request.named_tool}}
+    return request.tool_choice
 
 
 def _emulates_tools(request: ModelRequest) -> bool:

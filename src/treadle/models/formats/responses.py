@@ -70,7 +70,8 @@ def _encode_options(request: ModelRequest) -> bytes:
     effort = request.profile.fit_effort(settings.reasoning)
     options = {
         # The tools are sent even if none may be called: without them the prefix would change.
-        "tool_choice": "none" if request.tool_choice == "none" and request.preamble.tools else None,
+        "tool_choice": _encode_tool_choice(request),
+        "parallel_tool_calls": settings.parallel_tool_calls if request.preamble.tools else None,
         "max_output_tokens": settings.max_tokens,
         "temperature": settings.temperature,
         "top_p": settings.top_p,
@@ -78,6 +79,13 @@ def _encode_options(request: ModelRequest) -> bytes:
     }
     given = {name: value for name, value in options.items() if value is not None}
     return b"," + encode(given)[1:-1] if given else b""
+
+
+def _encode_tool_choice(request: ModelRequest) -> object:
+    """Return the option, or None for the default."""
+    if request.tool_choice == "auto" or not request.preamble.tools:
+        return None
+    return {"type": "function", "name": request.named_tool} if request.named_tool else request.tool_choice
 
 
 # ── Messages ───────────────────────────────────────────────────────────────────────────────────────
