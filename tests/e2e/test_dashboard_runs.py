@@ -154,3 +154,27 @@ def test_runs_are_filtered_by_tag_metadata_and_user(visitor: Visitor, board: Boa
     facts.get_by_role("link", name=owner).click()
     expect(page).to_have_url(re.compile(f"user={owner}"))
     expect(rows(page)).to_have_count(2)
+
+
+def test_usage_is_filtered_by_user_and_tag(visitor: Visitor, board: Board) -> None:
+    """Each run counts once in the sums, even with two tags. A tag can be chosen in the list, typed and removed."""
+    owner = board.run("nightly one", tags=["nightly", "slow"])["owner"]
+    board.run("other one", tags=["other"])
+    page = visitor.see("/usage?by=tag")
+    facts, lines = page.locator("dl.facts"), page.locator("tbody tr")
+    expect(lines).to_have_count(3)
+    expect(facts).to_contain_text("Runs 2")
+    lines.get_by_role("button", name="nightly").click()
+    expect(facts).to_contain_text("Runs 1")
+    expect(page.get_by_label("Tag", exact=True)).to_have_value("nightly")
+    expect(lines).to_contain_text("default")
+    page.get_by_label("Tag", exact=True).fill("")
+    expect(facts).to_contain_text("Runs 2")
+    page.get_by_label("User", exact=True).fill("nobody-has-this")
+    page.get_by_label("User", exact=True).press("Enter")
+    expect(page.get_by_role("heading", name="No usage in this period")).to_be_visible()
+    page.get_by_label("User", exact=True).fill(owner)
+    page.get_by_label("User", exact=True).press("Enter")
+    expect(facts).to_contain_text("Runs 2")
+    page.get_by_label("Group by").select_option("User")
+    expect(lines.get_by_role("button", name=owner)).to_be_visible()

@@ -617,7 +617,9 @@ export const texts = {
     title: "Usage",
     about: "Tokens and cost over time.",
     by: "Group by",
-    bys: { agent: "Agent", model: "Model", token: "Token" },
+    bys: { agent: "Agent", model: "Model", token: "Token", user: "User", tag: "Tag" },
+    any: { user: "Any user", tag: "Any tag" },
+    only: (name: string) => `Only usage of ${name}`,
     period: "Period",
     days: (days: number) => (days === 365 ? "Last year" : `Last ${days} days`),
     cost: "Cost",
@@ -631,6 +633,7 @@ export const texts = {
     unpriced: (calls: number) => `${calls} calls have no known price.`,
     none: "No usage in this period",
     noneHint: "Start a run, or choose a longer period.",
+    noneMatchHint: "Remove a filter, or choose a longer period.",
   },
   system: {
     title: "System",
