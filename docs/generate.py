@@ -16,6 +16,7 @@ import msgspec
 from library_reference import library_page
 from msgspec import Struct
 
+from treadle.domain.limits import strip_bounds
 from treadle.operations.field_docs import read_field_docs, remove_examples
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -110,6 +111,7 @@ def settings_of(struct: type[Struct], prefix: str = "") -> Iterator[tuple[str, s
 
 def _setting_type(kind: Any) -> str:
     """Return the type of a setting in the words of YAML."""
+    kind = strip_bounds(kind)
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (typing.Union, types.UnionType):
         kinds = [_setting_type(each) for each in arguments if each is not msgspec.UnsetType]
@@ -123,6 +125,7 @@ def _setting_type(kind: Any) -> str:
 
 def _inner_struct(kind: Any) -> tuple[type[Struct] | None, str]:
     """Return the struct in a type, and what a path to it needs: `[]` for a list, `.NAME` for a mapping."""
+    kind = strip_bounds(kind)
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is dict:
         return _inner_struct(arguments[1])[0], ".NAME"
@@ -321,6 +324,7 @@ def own_docstring(kind: type) -> str:
 @cache
 def type_name(type_: Any) -> str:
     """Return a type as Markdown code for a table."""
+    type_ = strip_bounds(type_)
     arguments = get_args(type_)
     match get_origin(type_):
         case typing.Union | types.UnionType:

@@ -143,4 +143,4 @@ async def test_a_skill_is_approved_by_the_hash_of_its_content(tmp_path: Path) ->
         assert (await web.ask("PUT", path, body, token=await web.mint("run"))).problem == "Forbidden"
         assert (await web.ask("PUT", path, body)).json["state"] == "approved"
         assert (await web.ask("DELETE", path)).status == 204
-        assert (await web.ask("DELETE", path)).status == 400
+        assert (await web.ask("DELETE", path)).problem == "UnknownSkill"

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Callable, Sequence
 from weakref import WeakValueDictionary
 
@@ -28,6 +29,8 @@ from treadle.operations.service import LocalService
 from treadle.ports.automation import InboundWebhooks, WebhookSecrets
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import Runs
+
+logger = logging.getLogger(__name__)
 
 DUMMY_SECRET = generate_secret()
 """Compared with if there is no such webhook, so that the response takes the same time."""
@@ -116,6 +119,9 @@ class InboundWebhookReceiver:
         hook = await self._hooks.find(hook_id)
         secret = self._secrets.value(secret_name(hook_id if hook is None else hook.hook_id))
         scheme = "standard" if hook is None else hook.scheme
+        if scheme == "standard" and secret is not None and not is_standard_secret(secret):
+            logger.warning("the secret of the inbound webhook %s was changed in the vault: rotate it", hook_id)
+            secret = None
         message_id = verify_message(scheme, secret or DUMMY_SECRET, self._clock.now(), signed)
         if hook is None or secret is None or message_id is None:
             return None

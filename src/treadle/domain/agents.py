@@ -5,21 +5,32 @@ journal that a later version wrote may hold them. docs/reference/settings.md is 
 """
 
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from treadle.domain.durations import parse_duration
 from treadle.domain.hooks import CommandHook
-from treadle.domain.limits import DEFAULT_MAX_ATTACHMENT_BYTES, DEFAULT_MAX_CALLS
-from treadle.domain.mcp_servers import McpServerSettings, check_server_names
+from treadle.domain.limits import (
+    DEFAULT_MAX_ATTACHMENT_BYTES,
+    DEFAULT_MAX_CALLS,
+    Amount,
+    Count,
+    PositiveFloat,
+    PositiveInt,
+    PositiveShare,
+    RecallCount,
+    Share,
+)
+from treadle.domain.mcp_servers import McpServerName, McpServerSettings, check_server_names
 from treadle.domain.models import Effort
 from treadle.domain.permissions import ApprovalRules, SandboxMode, SandboxPolicy, make_sandbox_policy
 from treadle.domain.quotas import NO_QUOTAS, Quotas
 from treadle.domain.schedules import Heartbeat
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_Name = Annotated[str, Meta(extra_json_schema={"pattern": f"^{_NAME.pattern}$"})]
 
 
 def _positive(name: str, value: float | None) -> None:
@@ -30,7 +41,7 @@ def _positive(name: str, value: float | None) -> None:
 class ModelSettings(Struct, frozen=True, omit_defaults=True):
     """Parameters that are sent with every model call."""
 
-    max_tokens: int | None = None
+    max_tokens: PositiveInt | None = None
     """Maximum tokens of one reply. Null: what the model allows."""
     temperature: float | None = None
     """Sampling temperature. Null: the provider's default."""
@@ -64,30 +75,30 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True):
 class Limits(Struct, frozen=True, omit_defaults=True):
     """Limits of one run."""
 
-    max_steps: int | None = 50
+    max_steps: PositiveInt | None = 50
     """Maximum steps. A step is one model call with its tool calls. Null: no limit."""
-    max_continuations: int = 5
+    max_continuations: Count = 5
     """How often a reply that was cut at its length is continued."""
-    deadline: float | str | None = None
+    deadline: PositiveFloat | str | None = None
     """Maximum time from the start of the run: seconds, or text such as `90s`, `10m` or `7d`. Null: no limit."""
-    cost: float | None = None
+    cost: PositiveFloat | None = None
     """Maximum cost in dollars of the run and all its child runs. Null: no limit."""
-    history_messages: int | None = None
+    history_messages: PositiveInt | None = None
     """Maximum messages of the conversation that are sent to the model; older ones are left out. Null: no limit."""
-    context_window: int | None = None
+    context_window: PositiveInt | None = None
     """Context window in tokens. Null: the window of the model."""
-    max_depth: int = 3
+    max_depth: Count = 3
     """Maximum depth of the run tree below this run. 0: the run cannot start child runs."""
-    max_children: int = 8
+    max_children: PositiveInt = 8
     """Maximum child runs in progress at a time. Further ones wait."""
-    max_tree: int = 32
+    max_tree: Count = 32
     """Maximum runs below this run in total, at any depth."""
-    stuck_steps: int = 6
+    stuck_steps: Count = 6
     """Steps in a row without progress after which the model is warned. If it continues so, the run ends as `stuck`.
     A new result, text, and a different successful call with an effect are progress. 0: the stuck guard is off."""
-    max_calls: int = DEFAULT_MAX_CALLS
+    max_calls: PositiveInt = DEFAULT_MAX_CALLS
     """Maximum tool calls in one reply. Further calls are dropped, and the model is told how many."""
-    max_attachment_bytes: int = DEFAULT_MAX_ATTACHMENT_BYTES
+    max_attachment_bytes: PositiveInt = DEFAULT_MAX_ATTACHMENT_BYTES
     """Maximum bytes of one attachment of a message, on every surface."""
 
     def __post_init__(self) -> None:
@@ -114,13 +125,13 @@ class Limits(Struct, frozen=True, omit_defaults=True):
 class Retry(Struct, frozen=True, omit_defaults=True):
     """How failed model calls are retried."""
 
-    attempts: int = 3
+    attempts: Count = 3
     """Maximum retries of one model call. 0: no retries."""
-    base_ms: int = 1000
+    base_ms: Count = 1000
     """First delay of the exponential schedule, in milliseconds."""
     schedule: Literal["exponential", "linear"] = "exponential"
     """How the delay grows."""
-    longest_wait: float | str = "1h"
+    longest_wait: Amount | str = "1h"
     """Longest wait that a provider may request: seconds, or text such as `10m`. If the provider requests a longer
     one, the next fallback answers, or the run ends."""
 
@@ -147,7 +158,7 @@ class Tier(Struct, frozen=True, omit_defaults=True):
 class Routing(Struct, frozen=True, omit_defaults=True):
     """Select the model by the complexity of the message: the first tier that fits."""
 
-    tiers: tuple[Tier, ...]
+    tiers: Annotated[tuple[Tier, ...], Meta(extra_json_schema={"minItems": 1})]
     """Tiers in ascending order of `upto`."""
 
     def __post_init__(self) -> None:
@@ -165,7 +176,7 @@ class Loop(Struct, frozen=True, omit_defaults=True):
 
     doom_loop: Literal["normal", "strict"] = "normal"
     """How soon the guard against repeated calls reacts."""
-    final_marker: str | None = None
+    final_marker: Annotated[str, Meta(extra_json_schema={"pattern": r"\S"})] | None = None
     """A text that ends the run when the model writes it. It is removed from the answer."""
 
     def __post_init__(self) -> None:
@@ -181,7 +192,7 @@ def _check_recall(recall: int) -> None:
 class MemorySettings(Struct, frozen=True, omit_defaults=True):
     """What is recalled before a model call, and whether runs are remembered."""
 
-    recall: int = 5
+    recall: RecallCount = 5
     """Maximum memories that are recalled. 0: none."""
     when: Literal["message", "step"] = "message"
     """Recall for every user message, or before every model call."""
@@ -207,7 +218,7 @@ class MemorySettings(Struct, frozen=True, omit_defaults=True):
 class Compaction(Struct, frozen=True, omit_defaults=True):
     """When a long conversation is summarised, and by which model."""
 
-    at: float = 0.75
+    at: PositiveShare = 0.75
     """Share of the context window at which the conversation is compacted."""
     model: str | None = None
     """The model that writes summaries. Null: the model of the agent."""
@@ -224,7 +235,7 @@ class SmallModels(Struct, frozen=True, omit_defaults=True):
     """The tools, instead of those of the agent. `[]`: none, and no skills. Null: those of the agent."""
     persona: str | None = None
     """The persona, instead of that of the agent. Null: that of the agent."""
-    recall: int | None = None
+    recall: RecallCount | None = None
     """Maximum memories that are recalled, instead of `memory.recall`. 0: none. Null: that of the agent."""
 
     def __post_init__(self) -> None:
@@ -237,9 +248,9 @@ class Quality(Struct, frozen=True, omit_defaults=True):
 
     checker: str | None = None
     """The name of the agent, for example `quality-checker`. Null: answers are not scored."""
-    minimum: float | None = None
+    minimum: Share | None = None
     """Score from 0 to 1 below which the run is retried with the checker's reasons."""
-    retries: int = 0
+    retries: Count = 0
     """Maximum retries for a low score."""
 
     def __post_init__(self) -> None:
@@ -259,7 +270,7 @@ class Errors(Struct, frozen=True, omit_defaults=True):
 class AgentSpec(Struct, frozen=True, omit_defaults=True):
     """The settings of an agent. A run keeps the settings that it was started with."""
 
-    name: str
+    name: _Name
     """The name: 1 to 64 letters, digits, dots, dashes or underscores. It must match the folder of the file."""
     model: str = ""
     """`provider/model-id` or an alias. Empty: `defaults.model` of `config.yaml`."""
@@ -310,13 +321,13 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     """An agent that scores each answer."""
     errors: Errors = Errors()
     """An agent that diagnoses failed runs."""
-    mcp_servers: dict[str, McpServerSettings] = {}
+    mcp_servers: dict[McpServerName, McpServerSettings] = {}
     """MCP servers of this agent alone, by name. One with the name of a server of the home replaces it."""
     hooks: tuple[CommandHook, ...] = ()
     """Shell commands that decide about tool calls: before they run, or with their results."""
     small_models: SmallModels = SmallModels()
     """What differs when the model has fewer than one billion parameters."""
-    concurrency: int | None = None
+    concurrency: PositiveInt | None = None
     """Maximum runs of the agent that execute at a time, over all processes. Runs that wait for a reviewer, a timer
     or child runs do not count. Null: no limit."""
 

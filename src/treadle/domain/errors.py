@@ -148,6 +148,18 @@ class UnknownWebhook(Unknown):
     """The webhook does not exist."""
 
 
+class UnknownMcpServer(Unknown):
+    """No MCP server with this name is configured."""
+
+
+class UnknownSkill(Unknown):
+    """There is no skill with this name, or it is not approved."""
+
+
+class UnknownSecret(Unknown):
+    """The vault has no secret with this name."""
+
+
 class InvalidState(UsageError):
     """The run, agent or approval is not in a state that allows the operation."""
 

@@ -2,25 +2,27 @@
 
 import re
 import shlex
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 
 
 class CommandHook(Struct, frozen=True, omit_defaults=True):
     """A shell command that decides about tool calls. It reads the event as JSON from its standard input and writes
     its decision as JSON to its standard output. Without output the call continues; exit code 2 blocks it."""
 
-    command: str
+    command: Annotated[str, Meta(extra_json_schema={"pattern": r"\S"})]
     """The command line. It runs in the sandbox of the agent, in a folder of its own. A program that it names by a
     relative path is in the folder of the agent in the home, or in `hooks` there."""
     tools: str = "*"
     """The tools that it applies to: a name or a glob."""
     on: Literal["before", "after"] = "before"
     """Before a call runs, or after it with its result."""
-    timeout: float = 30.0
+    timeout: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 600})] = 30.0
     """Maximum seconds. A hook that takes longer blocks the call."""
-    sha256: str | None = None
+    sha256: Annotated[str, Meta(extra_json_schema={"pattern": f"^{_DIGEST.pattern}$"})] | None = None
     """The SHA-256 of the program that the command names. Then it may be in the workspace: it is read-only there for
     the agent, and a changed one blocks every call."""
 
@@ -44,7 +46,6 @@ class CommandHook(Struct, frozen=True, omit_defaults=True):
         return names[0] if names and not names[0].startswith("/") else None
 
 
-_DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _INTERPRETER = re.compile(
     r"(?:python|pypy|perl|ruby|node|nodejs|php|lua)[0-9.]*|(?:ba|da|z|k|mk|fi|a)?sh|deno|bun|Rscript|pwsh|awk|source|\."

@@ -3,9 +3,9 @@
 Each limit is a constant, so that a module imports the number that it enforces, and an entry of `LIMITS`, which the
 documentation lists and for which a test must exist. Limits of one tool or one store are in their own modules."""
 
-from typing import Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args, get_origin
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 MB: Final = 1024 * 1024
 
@@ -306,3 +306,25 @@ LIMITS: Final = (
         setting="server.stream_memory",
     ),
 )
+
+# ── Bounds of settings ──
+# The structs that have them check the bounds, with messages of their own. The types tell them to readers of the API
+# description.
+
+_ABOVE_ZERO = Meta(extra_json_schema={"exclusiveMinimum": 0})
+_FROM_ZERO = Meta(extra_json_schema={"minimum": 0})
+
+PositiveInt = Annotated[int, _ABOVE_ZERO]
+PositiveFloat = Annotated[float, _ABOVE_ZERO]
+Count = Annotated[int, _FROM_ZERO]
+Amount = Annotated[float, _FROM_ZERO]
+RecallCount = Annotated[int, Meta(extra_json_schema={"minimum": 0, "maximum": 50})]
+Share = Annotated[float, Meta(extra_json_schema={"minimum": 0, "maximum": 1})]
+PositiveShare = Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 1})]
+SECRET_NAME_PATTERN = r"[A-Za-z_][A-Za-z0-9_]{0,63}"
+"""The names of secrets. Some of them are reserved."""
+
+
+def strip_bounds(kind: Any) -> Any:
+    """Return a type without the bounds around it."""
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind

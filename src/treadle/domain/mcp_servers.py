@@ -1,14 +1,15 @@
 """The settings of MCP servers, in `config.yaml` of the home and of an agent."""
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from treadle.domain.permissions import WorkspaceAccess
 from treadle.domain.tools import Effect
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,31}")
+McpServerName = Annotated[str, Meta(extra_json_schema={"pattern": f"^{_NAME.pattern}$"})]
 SEPARATOR = "__"
 """Between the name of a server and the name of a tool. The name of a server cannot contain it."""
 WORKSPACE_REF = "{{workspace}}"
@@ -68,9 +69,9 @@ class McpServerSettings(Struct, frozen=True, omit_defaults=True):
     """The effect of tools, by the server's own name or a glob. Default: `external`, the most cautious one."""
     repeatable: tuple[str, ...] = ()
     """Tools that may run again if it is unknown whether they ran: names or globs."""
-    timeout: float = 120.0
+    timeout: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 86400})] = 120.0
     """Maximum seconds of one call."""
-    start_timeout: float = 30.0
+    start_timeout: Annotated[float, Meta(extra_json_schema={"exclusiveMinimum": 0, "maximum": 600})] = 30.0
     """Maximum seconds until the server has started and answered."""
     oauth: OAuthSettings | None = None
     """How to sign in to a remote server. Null: what the server proposes."""

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from treadle.domain.durations import parse_duration
 from treadle.domain.inert_text import make_inert
+from treadle.domain.limits import PositiveFloat
 from treadle.domain.workspaces import WorkspaceId
 
 Verdict = Literal["auto", "ask", "deny"]
@@ -89,7 +90,7 @@ class ApprovalRules(Struct, frozen=True, omit_defaults=True):
     via: Literal["api"] | None = None
     """`api`: a reviewer answers over the API, so a run without a terminal waits for approvals instead of
     denying them."""
-    expires: float | str | None = "7d"
+    expires: PositiveFloat | str | None = "7d"
     """How long a run waits for a decision: seconds, or text such as `7d`. Null: without limit."""
     on_expiry: Literal["deny", "end"] = "deny"
     """What happens then: the call is denied, or the run ends as `approval_expired`."""

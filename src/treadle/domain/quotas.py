@@ -6,6 +6,7 @@ from typing import Literal
 from msgspec import Struct
 
 from treadle.domain.ids import Instant
+from treadle.domain.limits import Amount, PositiveInt
 
 QuotaKind = Literal["tokens", "calls", "credits", "cost", "steps", "runs"]
 """Model tokens per hour; tool calls per minute; credits in total; dollars and steps of a run with its child runs;
@@ -45,11 +46,11 @@ WARN_SHARE = 0.8
 class Quotas(Struct, frozen=True, omit_defaults=True):
     """Quotas. Null: no limit."""
 
-    max_llm_tokens_per_hour: int | None = None
+    max_llm_tokens_per_hour: PositiveInt | None = None
     """Tokens of prompts and replies in the last sixty minutes."""
-    max_tool_calls_per_minute: int | None = None
+    max_tool_calls_per_minute: PositiveInt | None = None
     """Tool calls in the last minute. A run waits when it is reached."""
-    credits: float | None = None
+    credits: Amount | None = None
     """Credits in total. Raise the number to add credits."""
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 import msgspec
 from msgspec import NODEFAULT, Struct
 
+from treadle.domain.limits import strip_bounds
 from treadle.domain.suggestions import find_closest
 
 SECRET_KEYS = ("key", "header", "env", "secret")
@@ -42,6 +43,7 @@ def check_struct(value: Any, kind: type[_Kind], at: str = "") -> _Kind:
 
 def _check(value: Any, kind: Any, at: str) -> None:
     """Check a value against a type, down to the leaves."""
+    kind = strip_bounds(kind)
     origin, arguments = get_origin(kind), get_args(kind)
     if isinstance(value, dict) and (struct := _find_struct(kind)) is not None:
         check_struct(value, struct, at)
@@ -156,6 +158,7 @@ _TYPE_NAMES: dict[Any, str] = {
 
 def _describe_type(kind: Any) -> str:
     """Return a description of a type."""
+    kind = strip_bounds(kind)
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         return " or ".join(_describe_type(argument) for argument in arguments)

@@ -20,6 +20,7 @@ ACCEPTED_USER = (
 )
 _USER = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._@+|-]{{0,{MAX_NAME_CHARACTERS - 1}}}")
 _CLIENT_USER = re.compile(rf"[A-Za-z0-9._@+|-]{{1,{MAX_CLIENT_USER_CHARACTERS}}}")
+USER_PATTERN = f"^{_USER.pattern}(/{_CLIENT_USER.pattern})?$"
 SEPARATOR = "/"
 """Between the user of a client, such as a token, and the user whom the client serves."""
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
-from treadle.domain.errors import ConfigError, TreadleError, UsageError
+from treadle.domain.errors import ConfigError, TreadleError, UnknownMcpServer
 from treadle.domain.mcp_servers import McpConnectionView, McpServerSettings
 from treadle.domain.suggestions import find_closest
 from treadle.home.mcp_approvals import HomeApprovals
@@ -101,7 +101,7 @@ def _read_agents(home: Home) -> Iterator[AgentSpec]:
 
 
 def find_entry(home: Home, name: str, agent: str = "", approvals: HomeApprovals | None = None) -> ServerEntry:
-    """Return one server of the home or of an agent. Raise UsageError if it is not configured."""
+    """Return one server of the home or of an agent. Raise UnknownMcpServer if it is not configured."""
     known = approvals or HomeApprovals(home)
     owner = None if not agent else known.program_agents.get(agent) or home.agent(agent)
     servers = home.config().mcp_servers if owner is None else owner.mcp_servers
@@ -109,7 +109,7 @@ def find_entry(home: Home, name: str, agent: str = "", approvals: HomeApprovals 
         near = find_closest(name, list(servers))
         meant = f"Did you mean `{near}`?" if near else "`treadle mcp list` shows which there are."
         where = f"of agent `{agent}`" if agent else "of this home"
-        raise UsageError(f"There is no MCP server `{name}` in the configuration {where}. {meant}")
+        raise UnknownMcpServer(f"There is no MCP server `{name}` in the configuration {where}. {meant}")
     return make_entry(known, name, servers[name], owner)
 
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from treadle.domain.errors import UsageError
+from treadle.domain.errors import UnknownSkill, UsageError
 from treadle.operations.skill_approvals import SkillDetail, SkillFileView, SkillView
 from treadle.skills.content import SkillContent, SkillFile
 from treadle.skills.inventory import FoundSkill, SkillInventory
@@ -47,7 +47,7 @@ class HomeSkills:
 
     def revoke(self, name: str) -> None:
         if not self._inventory.revoke(name):
-            raise UsageError(f"The skill {name!a} is not approved. Nothing was changed.")
+            raise UnknownSkill(f"The skill {name!a} is not approved. Nothing was changed.")
 
     @property
     def _inventory(self) -> SkillInventory:

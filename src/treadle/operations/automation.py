@@ -10,7 +10,7 @@ from typing import Annotated, Protocol
 from msgspec import Meta, Struct
 
 from treadle.domain.ids import EventId, RunId, SessionId
-from treadle.domain.schedules import ScheduleId
+from treadle.domain.schedules import MIN_INTERVAL_SECONDS, ScheduleId
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.webhooks import DeadLetterFields, HookFields, HookId, SignatureScheme, WebhookFields, WebhookId
 from treadle.operations.schemas import AgentName, Said, SessionName, Ticket
@@ -25,7 +25,7 @@ HookSecret = Annotated[str, Meta(min_length=16, max_length=512)]
 class NewSchedule(Struct, frozen=True, forbid_unknown_fields=True):
     agent: AgentName
     message: Said
-    every: float | str
+    every: Annotated[float, Meta(extra_json_schema={"minimum": MIN_INTERVAL_SECONDS})] | str
     """Seconds, text such as 15m, or a cron expression of five fields."""
     zone: str = "UTC"
     """The time zone of a cron expression."""
@@ -140,8 +140,8 @@ class InboundWebhookHandler(Protocol):
 
 
 class NewWebhook(Struct, frozen=True, forbid_unknown_fields=True):
-    url: Annotated[str, Meta(min_length=1, max_length=2000)]
-    events: Annotated[tuple[str, ...], Meta(min_length=1, max_length=100)] = ("*",)
+    url: Annotated[str, Meta(min_length=1, max_length=2000, extra_json_schema={"pattern": "^https?://[^/?#]"})]
+    events: Annotated[tuple[Annotated[str, Meta(min_length=1)], ...], Meta(min_length=1, max_length=100)] = ("*",)
     """Names, or globs of names, of types of events."""
     agents: Annotated[tuple[AgentName, ...], Meta(min_length=1, max_length=1000)] | None = None
     """Only of runs of these; without it, of all."""

@@ -1,9 +1,10 @@
 """The description of the HTTP API as OpenAPI 3.1, made from the definitions of the operations."""
 
+import re
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from types import NoneType
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec.structs import FieldInfo
@@ -33,16 +34,18 @@ IDEMPOTENCY_KEY = {
     "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"},
 }
 AnyOperation = Operation[Any, Any]
+_PAGE = re.compile(r"Page\[(?P<item>.+)\]")
 
 
-def describe(operations: Iterable[AnyOperation], version: str) -> dict[str, Any]:
-    """Return the description of the public operations."""
+def describe(operations: Iterable[AnyOperation], version: str, server: str) -> dict[str, Any]:
+    """Return the description of the public operations, with the URL of the server that has them."""
     public = [operation for operation in operations if operation.public]
     types = list(_types(public))
     schemas, components = msgspec.json.schema_components(
         [*types, *event_schemas.list_types()], ref_template=REFERENCE
     )
     describe_fields(components)
+    schemas, components = _name_pages(schemas, components)
     event_schemas.add_event(components, REFERENCE)
     named = dict(zip(map(_key, types), schemas, strict=False))
     named[_key(Event)] = {"$ref": REFERENCE.format(name=Event.__name__)}
@@ -55,7 +58,9 @@ def describe(operations: Iterable[AnyOperation], version: str) -> dict[str, Any]
             "title": "Treadle",
             "version": version,
             "description": "Agents behind an API: durable, guarded, observable.",
+            "license": {"name": "MIT", "identifier": "MIT"},
         },
+        "servers": [{"url": server}],
         "paths": paths,
         "components": {
             "schemas": components,
@@ -65,7 +70,42 @@ def describe(operations: Iterable[AnyOperation], version: str) -> dict[str, Any]
         },
         "security": [{"token": []}],
     }
+    _complete_arrays(described)
     return msgspec.json.decode(msgspec.json.encode(described))  # a default can be a tuple
+
+
+def _name_pages(schemas: Any, components: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the schemas with a name for each kind of page that a language can have: `Page[RunView]` is named
+    `RunViewPage`, and a page of several kinds of items `ItemPage`."""
+    text = msgspec.json.encode([schemas, components]).decode()
+    for name, schema in components.items():
+        if (found := _PAGE.fullmatch(schema.get("title", ""))) is not None:
+            item = found["item"]
+            new = f"{item if item.isidentifier() else 'Object' if item.startswith('dict') else 'Item'}Page"
+            assert new not in components, f"{name} and {new} would have one name"
+            text = text.replace(f'"{REFERENCE.format(name=name)}"', f'"{REFERENCE.format(name=new)}"')
+            text = text.replace(f'"{name}":', f'"{new}":').replace(
+                f'"title":"{schema["title"]}"', f'"title":"{new}"'
+            )
+    return msgspec.json.decode(text, type=tuple[tuple[Any, ...], dict[str, Any]])
+
+
+def _complete_arrays(description: Any) -> None:
+    """Give each array a schema of its items, which generators of clients need. For a tuple it is that of any of its
+    places; `minItems` and `maxItems` say how many there are."""
+    match description:
+        case dict():
+            found = cast("dict[str, Any]", description)
+            if found.get("type") == "array" and not found.get("items"):
+                options = list({repr(each): each for each in found.get("prefixItems", ())}.values())
+                found["items"] = {"anyOf": options} if len(options) > 1 else options[0] if options else {}
+            for each in found.values():
+                _complete_arrays(each)
+        case list() | tuple():
+            for each in cast("Sequence[Any]", description):
+                _complete_arrays(each)
+        case _:
+            pass
 
 
 def _types(operations: Sequence[AnyOperation]) -> Iterable[Any]:
@@ -107,7 +147,10 @@ def _operation(operation: AnyOperation, named: dict[str, Any]) -> dict[str, Any]
 def _parameters(operation: AnyOperation, named: dict[str, Any]) -> Iterable[dict[str, Any]]:
     fields = {field.encode_name: field for field in msgspec.structs.fields(operation.request)}
     for name in operation.path_fields:
-        yield {"name": name, "in": "path", "required": True, "schema": _schema(fields[name], named)}
+        schema = _schema(fields[name], named)
+        if schema.get("type") == "string":
+            schema.setdefault("minLength", 1)  # an empty one would be another path
+        yield {"name": name, "in": "path", "required": True, "schema": schema}
     for name, field in operation.query_fields.items():
         schema = _without_null(_schema(field, named))
         told = {"description": schema.pop("description")} if "description" in schema else {}
@@ -146,19 +189,24 @@ def _responses(operation: AnyOperation, named: dict[str, Any]) -> dict[str, Any]
     if operation.response is NoneType:
         return {str(operation.status): {"description": phrase}, **found}
     if operation.streams == "always":
-        frames = [named[_key(frame)] for frame in operation.frames]
-        frame = frames[0] if len(frames) == 1 else {"anyOf": frames}
-        content: dict[str, Any] = {EVENTS: {"schema": {"type": "string", "contentSchema": frame}}}
         ended = {"204": {"description": "There are no more events"}}
+        content: dict[str, Any] = {EVENTS: {"schema": _frames(operation, named)}}
         return {"200": {"description": "Server-sent events", "content": content}, **ended, **found}
     kind = TEXT if operation.response is str else JSON
     options = [named[_key(option)] for option in operation.response_types]
     content = {kind: {"schema": options[0] if len(options) == 1 else {"anyOf": options}}}
     if operation.streams == "on_request":
-        content[EVENTS] = {"schema": {"type": "string"}}
+        content[EVENTS] = {"schema": _frames(operation, named)}
     good = {"description": phrase, "content": content}
     responses = {str(operation.status): good, **found}
     return {"200": good, **responses} if operation.waits else responses
+
+
+def _frames(operation: AnyOperation, named: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a stream: text whose lines `data:` hold these values as JSON."""
+    frames = [named[_key(frame)] for frame in operation.frames]
+    frame = frames[0] if len(frames) == 1 else {"anyOf": frames}
+    return {"type": "string", "contentMediaType": JSON, "contentSchema": frame}
 
 
 def _schema(field: FieldInfo, named: dict[str, Any]) -> dict[str, Any]:

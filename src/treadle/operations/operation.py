@@ -7,6 +7,7 @@ names are sent in the path; the others are sent in the query (GET, DELETE) or in
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
+from datetime import datetime
 from functools import cached_property
 from inspect import getdoc
 from types import NoneType, UnionType
@@ -233,7 +234,7 @@ class Operation(Generic[Q, R]):
             return self.request(**outside)
         if not outside:
             return msgspec.json.decode(body or b"{}", type=self.request)
-        values: dict[str, Any] = msgspec.json.decode(body or b"{}", type=dict[str, Any] | None) or {}
+        values = msgspec.json.decode(body or b"{}", type=dict[str, Any])
         for name in (*self.path_fields, *self.query_fields):
             if name in values:
                 raise msgspec.ValidationError(f"Object contains unknown field `{name}`")
@@ -275,7 +276,7 @@ class Operation(Generic[Q, R]):
     @staticmethod
     def _convert(name: str, sent: str | list[str], field: FieldInfo) -> Any:
         try:
-            value = msgspec.convert(sent, field.type, strict=False)
+            value = msgspec.convert(sent, field.type, strict=_is_time(field.type))  # a number is not a time
         except msgspec.ValidationError as error:
             raise InvalidParameter(f"{name}: {error}") from None
         if value is None:  # the word "null": a parameter without a value is left out
@@ -369,6 +370,11 @@ def _is_sent(name: str, field: FieldInfo, values: Mapping[str, Any]) -> bool:
 
 def _is_list(type_: Any) -> bool:
     return get_origin(type_) is tuple or (get_origin(type_) is Annotated and _is_list(get_args(type_)[0]))
+
+
+def _is_time(type_: Any) -> bool:
+    """Return whether a type has times. They are sent as text in any case."""
+    return type_ is datetime or any(map(_is_time, get_args(type_)))
 
 
 def _as_text(value: object) -> str | list[str]:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from treadle.domain.ids import Instant, RunId, SessionId
-from treadle.domain.labels import MAX_METADATA, MAX_TAGS
+from treadle.domain.labels import MAX_METADATA, MAX_TAGS, MAX_VALUE_CHARACTERS, TAG_PATTERN
 from treadle.domain.messages import MESSAGE_LIMIT
 from treadle.domain.workspaces import MAX_WORKSPACE_CHARACTERS
 
@@ -39,21 +39,29 @@ ServedUser = Annotated[
         description="The person whom the run is for. They own a new session, and recall only their own memories.",
     ),
 ]
+Tag = Annotated[str, Meta(extra_json_schema={"pattern": f"^{TAG_PATTERN}$"})]
 Tags = Annotated[
-    tuple[str, ...],
+    tuple[Tag, ...],
     Meta(description="Tags of the run and its child runs.", extra_json_schema={"maxItems": MAX_TAGS}),
 ]
 """The domain checks them, for every surface with the same message. So it does with metadata."""
 Metadata = Annotated[
-    dict[str, str],
+    dict[Tag, Annotated[str, Meta(extra_json_schema={"maxLength": MAX_VALUE_CHARACTERS})]],
     Meta(
         description="What the client notes about the run and its child runs, by name.",
         extra_json_schema={"maxProperties": MAX_METADATA},
     ),
 ]
-WantedTags = Annotated[tuple[str, ...], Meta(description="Only runs that have this tag. Repeatable.")]
+WantedTags = Annotated[
+    tuple[Tag, ...],
+    Meta(description="Only runs that have this tag. Repeatable.", extra_json_schema={"maxItems": MAX_TAGS}),
+]
 WantedMetadata = Annotated[
-    tuple[str, ...], Meta(description="Only runs with this metadata, as NAME=VALUE. Repeatable.")
+    tuple[Annotated[str, Meta(extra_json_schema={"pattern": f"^{TAG_PATTERN}="})], ...],
+    Meta(
+        description="Only runs with this metadata, as NAME=VALUE. Repeatable.",
+        extra_json_schema={"maxItems": MAX_METADATA},
+    ),
 ]
 WantedUser = Annotated[
     str,

@@ -24,6 +24,9 @@ MAX_READS = 5
 """How often one request reads on in the journal."""
 
 
+NumberCursor = Annotated[Cursor, Meta(extra_json_schema={"pattern": f"^[0-9]{{1,{MAX_CURSOR_DIGITS}}}$"})]
+
+
 class SearchHit(Struct, frozen=True):
     """A message or an answer that contains the text."""
 
@@ -40,7 +43,9 @@ class SearchHit(Struct, frozen=True):
 
 class FindText(Struct, frozen=True, forbid_unknown_fields=True):
     text: Annotated[str, Meta(min_length=1, max_length=200, description="The text to find. Case is ignored.")]
-    cursor: Cursor | None = None
+    cursor: Annotated[Cursor, Meta(extra_json_schema={"pattern": f"^[0-9]{{1,{MAX_CURSOR_DIGITS}}}$"})] | None = (
+        None
+    )
     limit: Annotated[int, Meta(ge=1, le=100, description="How many.")] = 20
 
 

@@ -23,7 +23,7 @@ class ApproveSkill(Struct, frozen=True, forbid_unknown_fields=True):
 
 LIST = Operation("skills.list", "GET", "/v1/skills", scope="read", request=NoParameters, response=Page[SkillView])
 SHOW = Operation(
-    "skills.show", "GET", "/v1/skills/{name}", scope="read", request=OneSkill, response=SkillDetail, errors=(422,)
+    "skills.show", "GET", "/v1/skills/{name}", scope="read", request=OneSkill, response=SkillDetail, errors=(404,)
 )
 APPROVE = Operation(
     "skills.approve",
@@ -32,7 +32,7 @@ APPROVE = Operation(
     scope="admin",
     request=ApproveSkill,
     response=SkillView,
-    errors=(422,),
+    errors=(404,),
 )
 REVOKE = Operation(
     "skills.revoke",
@@ -41,7 +41,7 @@ REVOKE = Operation(
     scope="admin",
     request=OneSkill,
     response=type(None),
-    errors=(422,),
+    errors=(404,),
 )
 
 

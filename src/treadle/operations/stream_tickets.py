@@ -15,7 +15,14 @@ STREAM_PATH = re.compile(r"/v1/(?:events|runs/(?P<run>[^/?#]+)/events|agents/(?P
 
 
 class NewTicket(Struct, frozen=True, forbid_unknown_fields=True):
-    path: Annotated[str, Meta(max_length=500, description="The path of the stream: /v1/runs/ID/events.")]
+    path: Annotated[
+        str,
+        Meta(
+            max_length=500,
+            description="The path of the stream: /v1/runs/ID/events.",
+            extra_json_schema={"pattern": r"^/v1/(events|runs/[^/?#]+/events|agents/[^/?#]+/events)$"},
+        ),
+    ]
 
 
 class StreamTicket(Struct, frozen=True):

@@ -15,7 +15,9 @@ from treadle.operations.operation import Operation
 from treadle.operations.schemas import Page
 from treadle.ports.journal import RunRecord
 
-Before = Annotated[str, Meta(max_length=200, description="`next` of the page before.")]
+_BEFORE = Meta(max_length=200, description="`next` of the page before.")
+BeforeInRun = Annotated[str, _BEFORE, Meta(extra_json_schema={"pattern": r"^[0-9]+\.[0-9]+$"})]
+BeforeInSession = Annotated[str, _BEFORE, Meta(extra_json_schema={"pattern": r"^.+:[0-9]+\.[0-9]+$"})]
 Limit = Annotated[int, Meta(ge=1, le=500, description="How many items.")]
 
 
@@ -32,13 +34,13 @@ class TranscriptPage(Struct, frozen=True):
 
 class ReadRunTranscript(Struct, frozen=True, forbid_unknown_fields=True):
     run_id: RunId
-    before: Before | None = None
+    before: BeforeInRun | None = None
     limit: Limit = 100
 
 
 class ReadSessionTranscript(Struct, frozen=True, forbid_unknown_fields=True):
     session_id: SessionId
-    before: Before | None = None
+    before: BeforeInSession | None = None
     limit: Limit = 100
 
 

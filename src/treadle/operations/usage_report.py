@@ -14,7 +14,14 @@ from treadle.operations.schemas import Page, WantedTags, WantedUser
 from treadle.operations.usage import UsageLine, UsageQuery, compute_usage, find_day, find_usage, sum_usage
 from treadle.ports.accounts import UsageKey, Used
 
-Day = Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$", description="A day in UTC: 2026-03-01.")]
+Day = Annotated[
+    str,
+    Meta(
+        pattern=r"^\d{4}-\d{2}-\d{2}$",
+        description="A day in UTC: 2026-03-01.",
+        extra_json_schema={"format": "date"},
+    ),
+]
 
 
 class ShowUsage(Struct, frozen=True, forbid_unknown_fields=True):

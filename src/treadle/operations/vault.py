@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from treadle.domain.limits import SECRET_NAME_PATTERN
 from treadle.operations.context import Context, StoredSecret
 from treadle.operations.operation import NoParameters, Operation
 from treadle.operations.schemas import Page, moment
@@ -30,7 +31,7 @@ class SecretView(Struct, frozen=True):
 
 
 class PutSecret(Struct, frozen=True, forbid_unknown_fields=True):
-    name: str
+    name: Annotated[str, Meta(extra_json_schema={"pattern": f"^{SECRET_NAME_PATTERN}$"})]
     value: Annotated[str, Meta(min_length=1, max_length=65_536)]
     grants: Annotated[tuple[SecretGrantView, ...], Meta(max_length=100)] = ()
     force: bool = False

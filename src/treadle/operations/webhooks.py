@@ -1,6 +1,8 @@
 """Webhooks: addresses that events are sent to."""
 
-from msgspec import Struct
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from treadle.domain.ids import EventId
 from treadle.domain.webhooks import WebhookId
@@ -22,7 +24,7 @@ class OneWebhook(Struct, frozen=True, forbid_unknown_fields=True):
 
 class RetryEvents(Struct, frozen=True, forbid_unknown_fields=True):
     webhook_id: WebhookId
-    event_id: EventId | None = None
+    event_id: Annotated[EventId, Meta(min_length=1)] | None = None
 
 
 LIST = Operation(

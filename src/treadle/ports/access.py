@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from treadle.domain.access import MAX_TOKEN_NAME_CHARACTERS, Principal, Scope, Visibility
 from treadle.domain.ids import Instant, TokenId
 from treadle.domain.quotas import Quotas
-from treadle.domain.users import MAX_USER_CHARACTERS, UserId
+from treadle.domain.users import MAX_USER_CHARACTERS, USER_PATTERN, UserId
 
 
 class CreateToken(Struct, frozen=True, forbid_unknown_fields=True):
@@ -20,7 +20,13 @@ class CreateToken(Struct, frozen=True, forbid_unknown_fields=True):
     agents: Annotated[tuple[str, ...], Meta(min_length=1, max_length=1000)] | None = None
     expires_at: datetime | None = None
     quotas: Quotas | None = None
-    user: Annotated[str, Meta(min_length=1, max_length=MAX_USER_CHARACTERS)] | None = None
+    user: (
+        Annotated[
+            str,
+            Meta(min_length=1, max_length=MAX_USER_CHARACTERS, extra_json_schema={"pattern": USER_PATTERN}),
+        ]
+        | None
+    ) = None
     """The owner of what is begun with it; null: a user of its own, whose name is the id of the token."""
     visibility: Visibility | None = None
     """Whose sessions, runs and memories exist for it: of its `own` user, or of `all` users. Null: `own` for a token

@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from treadle.domain.errors import ConfigError, UsageError
+from treadle.domain.errors import ConfigError, UnknownSkill, UsageError
 from treadle.domain.inert_text import make_one_line
 from treadle.domain.suggestions import find_closest
 from treadle.skills.approvals import HOME, Approval, ApprovedSkills
@@ -90,8 +90,8 @@ class SkillInventory:
     def find(self, name: str, workspace: Path | None = None) -> tuple[FoundSkill, SkillContent | None]:
         """Return the skill of this name with its files, which are None if they cannot be read.
 
-        It is looked up in the workspace if one is given, otherwise in the home and in Treadle. Raise UsageError if
-        there is none."""
+        It is looked up in the workspace if one is given, otherwise in the home and in Treadle. Raise UnknownSkill
+        if there is none."""
         places = (
             (self._home, locate_shipped_skills()) if workspace is None else (locate_workspace_skills(workspace),)
         )
@@ -99,7 +99,7 @@ class SkillInventory:
             for place in places:
                 if _exists(place, name):
                     return self._inspect(place, name)
-        raise UsageError(self._describe_unknown(name, places))
+        raise UnknownSkill(self._describe_unknown(name, places))
 
     def approve(self, found: FoundSkill, content: SkillContent) -> FoundSkill:
         """Approve a skill with exactly this content. A skill of Treadle is first copied into the home."""
@@ -124,7 +124,7 @@ class SkillInventory:
         if (wrong := find_name_error(name)) is not None:
             raise UsageError(f"This is not a valid skill name: {wrong}.")
         if not _exists(self._home, name):
-            raise UsageError(f"There is no skill `{name}` in {self._home.path}. Nothing was deleted.")
+            raise UnknownSkill(f"There is no skill `{name}` in {self._home.path}. Nothing was deleted.")
         is_link = path.is_symlink()
         if not is_link and not path.is_dir():
             raise UsageError(

@@ -3,10 +3,11 @@
 import re
 
 from treadle.domain.errors import UsageError
+from treadle.domain.limits import SECRET_NAME_PATTERN
 
 MAX_VALUE_CHARS = 64 * 1024
 MIN_VALUE_CHARS = 8
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_NAME = re.compile(SECRET_NAME_PATTERN)
 _GRANTEE = re.compile(r"[^\s\x00-\x1f\x7f]{1,128}")
 
 _RESERVED = frozenset((

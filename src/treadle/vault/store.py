@@ -10,7 +10,7 @@ from uuid import uuid4
 import apsw
 from msgspec import Struct
 
-from treadle.domain.errors import UsageError
+from treadle.domain.errors import UnknownSecret, UsageError
 from treadle.ports.vault import VaultError
 from treadle.vault.cipher import Cipher, DecryptionFailed
 from treadle.vault.database import VaultDatabase, explain, open_database, transaction
@@ -276,15 +276,15 @@ class VaultStore:
 
     @contextmanager
     def _change(self, name: str) -> Generator[None, None, None]:
-        """Run a transaction about an existing secret. Raise UsageError if it does not exist."""
+        """Run a transaction about an existing secret. Raise UnknownSecret if it does not exist."""
         if self.state() is None:
-            raise UsageError(
+            raise UnknownSecret(
                 f"No secret is called `{name}`: there is no vault yet. Set it: treadle vault set {name}"
             )
         with transaction(self._open(), self.path):
             names = [row[0] for row in self._open().execute("SELECT name FROM secrets ORDER BY name")]
             if name not in names:
-                raise UsageError(f"No secret is called `{name}`; there are: {', '.join(names) or 'none'}.")
+                raise UnknownSecret(f"No secret is called `{name}`; there are: {', '.join(names) or 'none'}.")
             yield
 
     def _add_grants(self, name: str, grants: Iterable[SecretGrant]) -> None:

@@ -3,6 +3,7 @@
 from functools import cache
 from typing import Any
 
+from treadle.config.home_config import DEFAULT_PORT
 from treadle.domain.version import VERSION
 from treadle.operations.openapi import describe
 from treadle.operations.registry import all_operations
@@ -11,5 +12,5 @@ from treadle.surfaces.http.openai.operations import OPERATIONS
 
 @cache
 def build_description() -> dict[str, Any]:
-    """Return the OpenAPI description of all operations."""
-    return describe((*all_operations(), *OPERATIONS), VERSION)
+    """Return the OpenAPI description of all operations, of a server with its default address."""
+    return describe((*all_operations(), *OPERATIONS), VERSION, f"http://127.0.0.1:{DEFAULT_PORT}")

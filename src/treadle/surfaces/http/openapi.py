@@ -13,7 +13,9 @@ PATH = "/v1/openapi.json"
 
 @route("GET", PATH)
 async def show_description(request: ApiRequest) -> Response:
-    return make_json_response(await asyncio.to_thread(build_description))
+    """Return the description with the address of this server, relative to that of the description."""
+    description = await asyncio.to_thread(build_description)
+    return make_json_response({**description, "servers": [{"url": request.scope.get("root_path") or "/"}]})
 
 
 ROUTES = [show_description]

@@ -5,13 +5,14 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from treadle.operations.operation import NoParameters, Operation
-from treadle.surfaces.http.openai.chat_schemas import ChatCompletion, ChatRequest
+from treadle.surfaces.http.openai.chat_schemas import ChatChunk, ChatCompletion, ChatRequest
 from treadle.surfaces.http.openai.errors import ErrorBody
 from treadle.surfaces.http.openai.response_schemas import (
     DeletedResponse,
     InputItems,
     ResponseObject,
     ResponseRequest,
+    StreamEvent,
 )
 
 ERROR_STATUSES = (404, 409, 422, 429, 502, 504)
@@ -102,6 +103,7 @@ COMPLETE = Operation(
     whole_body="request",
     failure=ErrorBody,
     streams="on_request",
+    frames=(ChatChunk, ErrorBody),
     summary="Send an agent a message as if it were a model",
     description="`model` is the name of an agent. It calls its own tools on the server, and the response is its "
     "answer. With the header `X-Treadle-Session`, or `metadata.treadle_session`, it continues that session, which "
@@ -121,6 +123,7 @@ RESPOND = Operation(
     whole_body="request",
     failure=ErrorBody,
     streams="on_request",
+    frames=(StreamEvent,),
     summary="Send an agent a message as if it were a model",
     description="`model` is the name of an agent. It calls its own tools on the server, and the response is its "
     "answer. `previous_response_id` continues the session of that response, and `conversation` the session of that "
@@ -137,6 +140,7 @@ SHOW_RESPONSE = Operation(
     errors=ERROR_STATUSES,
     failure=ErrorBody,
     streams="on_request",
+    frames=(StreamEvent,),
     summary="Get a response as it is now",
     description="The journal has every run, also one that was started elsewhere. With `stream`, the events of the "
     "response follow from its start, or after the event with the number `starting_after`.",
