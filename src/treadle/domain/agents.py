@@ -48,7 +48,7 @@ class ModelSettings(Struct, frozen=True, omit_defaults=True):
     reasoning: Effort | None = None
     """Reasoning effort. Models without `minimal` get `low`, and models without `xhigh` get `high`. Null: the
     provider's default."""
-    top_p: float | None = None
+    top_p: PositiveShare | None = None
     """Sample from the likeliest tokens of this total probability, above 0 and at most 1. Null: the provider's
     default."""
     frequency_penalty: float | None = None
