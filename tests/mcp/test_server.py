@@ -60,6 +60,7 @@ async def test_a_long_run_is_started_watched_and_cancelled(tmp_path: Path) -> No
         assert not cancelled.is_error
         assert cancelled.structured_content["outcome"] == "cancelled"
         ended = await client.call_tool("get_run", {"run_id": run_id, "wait": 60})
+        assert not ended.is_error
         assert ended.structured_content["outcome"] == "cancelled"
 
 

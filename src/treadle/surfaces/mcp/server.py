@@ -86,7 +86,9 @@ class AgentServer:
         try:
             if params.name == STATUS:
                 wait = min(float(arguments.get("wait") or 0), LONGEST_WAIT)
-                return _make_result(await backend.show(_text(arguments, "run_id"), wait or None))
+                return _make_result(
+                    await backend.show(_text(arguments, "run_id"), wait or None), accepted="cancelled"
+                )
             if params.name == CANCEL:
                 run_id = _text(arguments, "run_id")
                 await backend.cancel(run_id, "asked for by an MCP client")
