@@ -9,6 +9,7 @@ import pytest
 import treadle
 from treadle.domain.errors import RunUnavailable, UsageError
 from treadle.domain.events import RunQueued
+from treadle.ports.model import ModelRequest
 from treadle.testing import ScriptedModel, ask, call, say
 from treadle.testing.models import FunctionModel, ScriptStep, Silence
 
@@ -214,3 +215,30 @@ async def test_a_function_that_fails_starts_nothing(tmp_path: Path, write: Any, 
         with pytest.raises(UsageError, match=told):
             await engine.run(agent, "Hello.", deps=Shop("Weft"))
         assert await engine.list_runs() == []
+
+
+async def test_a_fork_with_another_agent_has_its_instructions_and_deps(tmp_path: Path) -> None:
+    prompts: list[str] = []
+    steps = iter([say("Hello."), ask(call("show_shop")), say("Warp.")])
+
+    def reply(request: ModelRequest) -> ScriptStep:
+        prompts.append(request.preamble.system)
+        return next(steps)
+
+    def introduce(context: treadle.RunContext[Shop]) -> str:
+        assert context.session_id is None
+        return f"You sell for {context.deps.name} to {context.user}, who is {context.tags[0]}."
+
+    seller = treadle.Agent(
+        "seller", model="scripted/any", tools=[show_shop], deps_type=Shop, instructions=introduce
+    )
+    async with treadle.Engine(f"sqlite:///{tmp_path}/program.db", home=tmp_path / "home") as engine:
+        engine.add_model("scripted", FunctionModel(reply))
+        old = await engine.run(treadle.Agent("greeter", model="scripted/any"), "Hi.", user="ada", tags=["vip"])
+        with pytest.raises(UsageError, match="needs deps of the type Shop, and the run has none"):
+            await engine.fork(old.run_id, agent=seller)
+        forked = await engine.fork(old.run_id, agent=seller, deps=Shop("Warp"))
+        assert (await engine.wait(forked)).text == "Warp."
+        assert await read_results(engine, forked) == ["Warp"]
+        assert len(await engine.list_runs()) == 2
+    assert "You sell for Warp to ada, who is vip." in prompts[1]

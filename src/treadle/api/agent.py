@@ -1,7 +1,6 @@
 """The public types of the library: agents, results and callbacks."""
 
 import os
-import sys
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -61,6 +60,7 @@ from treadle.domain.quotas import Quotas
 from treadle.domain.schedules import Heartbeat
 from treadle.domain.users import LOCAL_USER
 from treadle.engine.program import WriteInstructions
+from treadle.operations.operation import find_trace_parent
 from treadle.operations.overrides import apply_overrides, list_limits, make_agent
 from treadle.operations.requested_run import Overrides, RequestedRun
 from treadle.ports.run_context import Deps
@@ -408,6 +408,10 @@ class ForkOptions(TypedDict):
     message: NotRequired[str | None]
     """At the first step it replaces the original message; later it follows the results."""
     agent: NotRequired[Agent[Any, Any] | AgentSpec | None]
+    """Its instructions replace those of the original run, even if a function writes them."""
+    deps: NotRequired[Any]
+    """What tools, hooks and functions of instructions find as `context.deps`. A fork does not have those of the
+    original run, which are not stored."""
     key: NotRequired[str | None]
     asker: NotRequired[Asker | None]
 
@@ -544,16 +548,6 @@ def request_run(spec: AgentSpec, message: str, options: RunOptions[Any]) -> Requ
         after_current=options.get("after_current", False),
         trace_parent=find_trace_parent(),
     )
-
-
-def find_trace_parent() -> str:
-    """Return the current span of the program as a W3C `traceparent`; empty if it has none."""
-    if (trace := sys.modules.get("opentelemetry.trace")) is None:  # a program that has spans has imported it
-        return ""
-    current = trace.get_current_span().get_span_context()
-    if not current.is_valid:
-        return ""
-    return f"00-{current.trace_id:032x}-{current.span_id:016x}-{int(current.trace_flags):02x}"
 
 
 def find_output_type(agent: Agent[Any, Any] | AgentSpec, options: RunOptions[Any]) -> Any:

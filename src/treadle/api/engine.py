@@ -67,7 +67,6 @@ from treadle.operations.context import Context
 from treadle.operations.event_source import follow_without_resets
 from treadle.operations.forks import Fork
 from treadle.operations.operation import LocalCaller, Operation, Q, R
-from treadle.operations.requested_run import RequestedRun
 from treadle.operations.run_start import start_here
 from treadle.operations.schemas import Ticket
 from treadle.operations.service import LocalService
@@ -630,21 +629,49 @@ class Engine(RunMethods):
     async def fork(self, run_id: str, **changes: Unpack[ForkOptions]) -> RunId:
         """Queue a run that continues from a step of another run, and return its ID. No tool call is repeated."""
         refuse_unknown_options(changes, ForkOptions)
-        agent, get = changes.get("agent"), changes.get
+        agent, deps, get = changes.get("agent"), changes.get("deps"), changes.get
+        run_id, new_id = RunId(run_id), RunId(self._config.ids("run"))
         spec = None if agent is None else self._register_servers(agent)
         if isinstance(agent, Agent):
             self._add_parts(agent.tools, agent.agents)
             await self._approve_servers(agent, ())
+        if agent is not None and spec is not None:
+            self._config.program.check_deps(spec.name, _find_deps_type(agent, self._config.program), deps)
+            queued = await self._service.queued(run_id)
+            context = RunContext[Any](
+                run_id=new_id,
+                session_id=None,
+                agent=spec.name,
+                user=queued.user,
+                tags=queued.tags,
+                metadata=queued.metadata,
+                deps=deps,
+            )
+            spec = await self._instruct(agent, spec, context)
         fork = Fork(
-            run_id=RunId(run_id),
+            run_id=run_id,
             step=get("step"),
             model=get("model"),
             message=get("message"),
             agent=spec,
             key=get("key"),
             asker=get("asker") or self._asker,
+            new_id=new_id,
+            own_deps=deps is not None,
         )
-        return (await self._service.fork(fork)).run_id
+        return (await self._start_with_deps(lambda: self._service.fork(fork), new_id, deps)).run_id
+
+    async def _instruct(
+        self, agent: Agent[Any, Any] | AgentSpec, spec: AgentSpec, context: RunContext[Any]
+    ) -> AgentSpec:
+        """Return the terms of an agent for a run, with the instructions that its function writes, if it has one."""
+        program = self._config.program
+        write = agent.write_instructions if isinstance(agent, Agent) else program.instructions.get(spec.name)
+        if write is None:
+            return spec
+        if context.deps is None:
+            context = replace_fields(context, deps=program.find(context.run_id))
+        return await program.instruct(spec, context, write)
 
     async def _answer(self, event: Event, callbacks: Callbacks) -> None:
         """Have a callback answer what the run has just asked, unless it is answered already."""
@@ -681,28 +708,28 @@ class Engine(RunMethods):
         requested, run_id = request_run(spec, message, options), RunId(self._config.ids("run"))
         deps, program = options.get("deps"), self._config.program
         program.check_deps(spec.name, _find_deps_type(agent, program), deps)
-        write = agent.write_instructions if isinstance(agent, Agent) else program.instructions.get(spec.name)
-        if write is not None:
-            context = RunContext[Any](
-                run_id=run_id,
-                session_id=requested.session_id,
-                agent=spec.name,
-                user=requested.user,
-                tags=requested.tags,
-                metadata=requested.metadata,
-                deps=program.find(run_id) if deps is None else deps,
-            )
-            requested = replace_fields(requested, agent=await program.instruct(spec, context, write))
-        return await self._start(requested, run_id, deps, options.get("key"))
+        context = RunContext[Any](
+            run_id=run_id,
+            session_id=requested.session_id,
+            agent=spec.name,
+            user=requested.user,
+            tags=requested.tags,
+            metadata=requested.metadata,
+            deps=deps,
+        )
+        requested = replace_fields(requested, agent=await self._instruct(agent, spec, context))
+        key = options.get("key")
+        start = partial(start_here, self._service, requested, key, run_id=run_id)
+        return await self._start_with_deps(start, run_id, deps)
 
-    async def _start(self, requested: RequestedRun, run_id: RunId, deps: Any, key: str | None) -> Ticket:
+    async def _start_with_deps(self, start: Callable[[], Awaitable[Ticket]], run_id: RunId, deps: Any) -> Ticket:
         """Start a run that finds its deps here. An earlier run that a key returns gets them if it lacks some."""
         program = self._config.program
         if deps is None:
-            return await start_here(self._service, requested, key, run_id=run_id)
+            return await start()
         program.give(run_id, deps)
         try:
-            ticket = await start_here(self._service, requested, key, run_id=run_id)
+            ticket = await start()
         except BaseException:
             program.forget(run_id)
             raise

@@ -139,6 +139,8 @@ class Context:
     """The ID of the run that the call begins; None: a new one."""
     asks_in: Asker = "api"
     """Where the caller can be asked."""
+    trace_parent: str = ""
+    """The span of the caller, as a W3C `traceparent`; empty if it has none."""
     leave: Callable[[], Awaitable[None]] | None = None
     """Returns when the caller no longer waits for the response. None: the caller waits for it."""
     service: "LocalService" = _ABSENT
@@ -186,8 +188,9 @@ class Context:
         key: str | None,
         asks_in: Asker = "api",
         leave: Callable[[], Awaitable[None]] | None = None,
+        trace_parent: str = "",
     ) -> "Context":
-        return replace(self, principal=principal, key=key, asks_in=asks_in, leave=leave)
+        return replace(self, principal=principal, key=key, asks_in=asks_in, leave=leave, trace_parent=trace_parent)
 
     def for_user(self, name: str | None) -> "Context":
         """Return the context on behalf of a user whom the caller serves; itself without a name."""

@@ -47,6 +47,10 @@ class Fork(Struct, frozen=True):
     token_quotas: Quotas | None = None
     provider: str | None = None
     """The provider of the model; None for that of the agent."""
+    new_id: RunId | None = None
+    """The ID of the new run; None: any."""
+    own_deps: bool = False
+    """The program provides deps to the new run, in memory."""
 
 
 class ForkService:
@@ -81,7 +85,7 @@ class ForkService:
         point = await self._load_point(fork)
         start = _prepare_start(point, fork)
         await self._admission.check_fork(start.agent, start.message, fork.token, fork.token_quotas)
-        run_id, above = RunId(self._ids("run")), point.queued.lineage if fork.agent is None else None
+        run_id, above = fork.new_id or RunId(self._ids("run")), point.queued.lineage if fork.agent is None else None
         queued = RunQueued(
             start.agent if above is None else cap_by_ceilings(above.ceilings, start.agent),
             asker=fork.asker,
@@ -97,7 +101,7 @@ class ForkService:
             follows_anonymous=point.queued.has_anonymous_words,
             tags=point.queued.tags,
             metadata=point.queued.metadata,
-            own_deps=point.queued.own_deps,
+            own_deps=point.queued.own_deps or fork.own_deps,
         )
         messages = ()
         if start.message is not None:

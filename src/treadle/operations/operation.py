@@ -5,6 +5,7 @@ and response. The HTTP route, the OpenAPI entry and the clients derive from it. 
 names are sent in the path; the others are sent in the query (GET, DELETE) or in a JSON body (POST, PUT, PATCH)."""
 
 import re
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from datetime import datetime
@@ -381,3 +382,13 @@ def _as_text(value: object) -> str | list[str]:
     if isinstance(value, list | tuple):
         return [str(item) for item in cast("Sequence[object]", value)]
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def find_trace_parent() -> str:
+    """Return the current span of the program as a W3C `traceparent`; empty if it has none."""
+    if (trace := sys.modules.get("opentelemetry.trace")) is None:  # a program that has spans has imported it
+        return ""
+    current = trace.get_current_span().get_span_context()
+    if not current.is_valid:
+        return ""
+    return f"00-{current.trace_id:032x}-{current.span_id:016x}-{int(current.trace_flags):02x}"

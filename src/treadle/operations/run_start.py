@@ -137,8 +137,10 @@ async def submit(context: Context, run: RequestedRun) -> Ticket:
     """Submit a message on the account of the caller. Nothing else makes a submission."""
     from treadle.operations.submissions import Submission  # which imports the engine
 
+    terms = msgspec.structs.asdict(run)
+    terms["trace_parent"] = run.trace_parent or context.trace_parent
     submission = Submission(
-        **msgspec.structs.asdict(run),
+        **terms,
         key=context.key,
         token=context.principal.token_id,
         token_quotas=context.principal.quotas,

@@ -417,7 +417,11 @@ class LocalService:
 
     async def agent_of(self, run_id: RunId) -> AgentSpec:
         """Return the agent of a run, as it was when the run was queued."""
-        return (await read_queued(run_id, self._journal)).agent
+        return (await self.queued(run_id)).agent
+
+    async def queued(self, run_id: RunId) -> RunQueued:
+        """Return the terms of a run, as it was queued."""
+        return await read_queued(run_id, self._journal)
 
     async def _is_command(self, run_id: RunId) -> bool:
         """Return whether a run is a session command, which answers no message."""

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from treadle.domain import errors
 from treadle.domain.errors import StoreOwned, TreadleError, UsageError
-from treadle.operations.operation import WireRequest
+from treadle.operations.operation import WireRequest, find_trace_parent
 from treadle.remote.owner_watch import ATTACH_LIMIT_SECONDS, OwnerName, OwnerSilent, OwnerWatch, ServerGone
 from treadle.remote.unix_http import SocketPresence, UnixResponse, probe_socket, request_over_socket
 from treadle.system.certificates import import_aiohttp
@@ -83,6 +83,8 @@ class Connection:
         headers = {"Content-Type": "application/json"} if request.body is not None else {}
         if key is not None:
             headers["Idempotency-Key"] = key
+        if trace_parent := find_trace_parent():
+            headers["traceparent"] = trace_parent
         async with self._request(method, request, headers) as response:
             content = await response.read()
         if response.status >= 400:

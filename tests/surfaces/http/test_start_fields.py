@@ -5,7 +5,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, use_span
 
+import treadle
 from tests.surfaces.http.served_home import ServedHome, serve_home
 from treadle.domain.events import RunQueued
 from treadle.domain.ids import RunId
@@ -84,3 +86,18 @@ async def test_a_run_with_fewer_tools_recalls_no_more_than_its_agent(tmp_path: P
         assert web.home.agent("asking").tools
         assert queued.agent.tools == ()
         assert queued.agent.memory.scope == "workspace"
+
+
+async def test_a_run_is_in_the_trace_of_its_caller(tmp_path: Path) -> None:
+    """As the header `traceparent` names it, which clients of the library send. An invalid header is ignored."""
+    outer = SpanContext(0xABC, 0xDEF, is_remote=True, trace_flags=TraceFlags(1))
+    valid = f"00-{0xABC:032x}-{0xDEF:016x}-01"
+    async with serve_home(tmp_path) as web:
+        for header in (valid, "", "00-abc-def-01", f"ff{valid[2:]}", f"00-{0:032x}-{1:016x}-01", f"{valid}-more"):
+            reply = await web.ask("POST", START, {"message": "Go."}, traceparent=header)
+            queued = await read_queued(web, reply.json["run_id"])
+            assert queued.trace_parent == (header if header == valid else ""), header
+        async with treadle.AsyncClient(web.url, token=web.token) as client:
+            with use_span(NonRecordingSpan(outer)):
+                run_id = await client.submit("one", "Go.")
+        assert (await read_queued(web, run_id)).trace_parent == valid

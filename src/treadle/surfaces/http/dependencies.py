@@ -1,6 +1,7 @@
 """Requests as routes see them, and the context in which they are answered."""
 
 import asyncio
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,6 +15,9 @@ from treadle.surfaces.http.body_limit import make_size_refusal
 from treadle.surfaces.http.idempotency import submission_key
 from treadle.surfaces.http.siblings import Siblings
 from treadle.surfaces.http.sign_in_limit import SignInLimit
+
+TRACE_PARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+"""A `traceparent` of version 00. A trace or a span of zeros is invalid."""
 
 
 @dataclass
@@ -53,7 +57,14 @@ def get_context(request: ApiRequest) -> Context:
         submission_key(request.scope),
         "dashboard" if "cookie" in get_state(request.scope) else "api",
         partial(_wait_for_departure, request),
+        _read_trace_parent(request),
     )
+
+
+def _read_trace_parent(request: ApiRequest) -> str:
+    """Return the `traceparent` of the request, or nothing if it is invalid, as the standard demands."""
+    header = request.headers.get("traceparent", "")
+    return header if TRACE_PARENT.fullmatch(header) else ""
 
 
 def act_for_user(request: ApiRequest, name: str | None) -> None:
