@@ -135,8 +135,8 @@ def test_an_agent_file_can_set_every_field(home: Home) -> None:
 
 
 ACCEPTED = (
-    "name, model, provider, model_settings, persona, fallbacks, routing, tools, agents, skills, output, limits, "
-    "budget, budget_hints, retry, loop"
+    "name, model, provider, model_settings, persona, fallbacks, routing, tools, client_tools, agents, skills, "
+    "output, limits, budget, budget_hints, retry, loop"
 )
 
 

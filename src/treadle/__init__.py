@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         UserMessage,
     )
     from treadle.domain.messages import Image
+    from treadle.domain.tools import ClientTool
     from treadle.domain.transcript import (
         AnswerItem,
         ApprovalItem,
@@ -87,6 +88,7 @@ _PUBLIC = {
     "ChildItem": "treadle.domain.transcript",
     "ClarifyRequested": "treadle.domain.events",
     "Client": "treadle.api.sync_client",
+    "ClientTool": "treadle.domain.tools",
     "EndItem": "treadle.domain.transcript",
     "Engine": "treadle.api.engine",
     "Event": "treadle.domain.envelope",
@@ -145,6 +147,7 @@ __all__ = [
     "ChildItem",
     "ClarifyRequested",
     "Client",
+    "ClientTool",
     "EndItem",
     "Engine",
     "Event",

@@ -29,6 +29,7 @@ DELIVERIES: tuple[EventData, ...] = (
     e.CancelRequested("enough"),
     e.ApprovalDecided(ApprovalId("apr_1"), "approve"),
     e.ClarifyAnswered("asked", "yes"),
+    e.ClientResult("asked", "sunny"),
 )
 FACTS: tuple[EventData, ...] = (
     e.RunStart((READ,)),

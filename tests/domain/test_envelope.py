@@ -87,6 +87,8 @@ EXAMPLES: tuple[EventData, ...] = (
     e.ApprovalExpired(ApprovalId("apr_1"), "c"),
     e.ClarifyRequested("c", "which one?", ("this", "that")),
     e.ClarifyAnswered("c", "this", "someone"),
+    e.ClientCallRequested("c", "weather", "{}", 12.5),
+    e.ClientResult("c", "sunny", is_error=True),
     e.SecretUsed("TOKEN", "bash", "c"),
     e.SecretDenied("TOKEN", "bash", "c", "reason"),
     e.Redacted(("TOKEN",), "tool_result", "c"),

@@ -18,7 +18,13 @@ from tests.mcp.homes import make_agent, make_home, make_server, open_engine
 from treadle.core.context.compaction import INSTRUCTIONS
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import InvalidState
-from treadle.domain.events import NAMES, VOCABULARY, ApprovalRequested, ClarifyRequested, RunWaiting
+from treadle.domain.events import (
+    NAMES,
+    VOCABULARY,
+    ApprovalRequested,
+    ClarifyRequested,
+    RunWaiting,
+)
 from treadle.domain.mcp_servers import McpServerSettings
 from treadle.domain.messages import user
 from treadle.domain.runs import Usage
@@ -219,6 +225,17 @@ async def decide_approvals(emitted: Emitted) -> None:
                     pass
 
 
+async def run_tools_of_the_client(emitted: Emitted) -> None:
+    """Produce a call that the client runs, and its result."""
+
+    async def weather() -> str:
+        return "sunny"
+
+    async with in_virtual_time(ScriptedModel(ask(call("weather", "c1")), say("sunny"))) as engine:
+        async for event in engine.stream(agent(), "go", client_tools=[weather]):
+            emitted.add(event.type)
+
+
 async def use_secrets(emitted: Emitted) -> None:
     """Produce a secret that is used, one that is denied, and one that is redacted."""
     calls = [
@@ -416,8 +433,9 @@ def collect_types(scenario: Callable[[Emitted], Coroutine[Any, Any, None]]) -> E
 
 
 SCENARIOS = (
-    plain, steer_run, fail_models, slow, kill_worker, decide_approvals, use_secrets, run_commands, long, use_memory,
-    bounded, fire_schedules, from_outside, answer_on_channel, family, call_mcp_servers,
+    plain, steer_run, fail_models, slow, kill_worker, decide_approvals, run_tools_of_the_client, use_secrets,
+    run_commands, long, use_memory, bounded, fire_schedules, from_outside, answer_on_channel, family,
+    call_mcp_servers,
 )  # fmt: skip
 
 

@@ -92,6 +92,8 @@ SPECIFIED = frozenset(
 """The names that are fixed for good, whether or not this version emits them."""
 BEYOND = frozenset(
     [
+        "client_call_requested",
+        "client_result",
         "resume_requested",
         "output_rejected",
         "call_written",

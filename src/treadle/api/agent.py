@@ -14,6 +14,7 @@ from typing import (
     Protocol,
     TypeAlias,
     TypedDict,
+    TypeVar,
     Unpack,
     cast,
     overload,
@@ -58,6 +59,7 @@ from treadle.domain.messages import Image, Text, Thinking, user
 from treadle.domain.permissions import ApprovalRules, Asker, SandboxMode, SandboxPolicy
 from treadle.domain.quotas import Quotas
 from treadle.domain.schedules import Heartbeat
+from treadle.domain.tools import ClientTool, ClientToolMode
 from treadle.domain.users import LOCAL_USER
 from treadle.engine.program import WriteInstructions
 from treadle.operations.operation import find_trace_parent
@@ -70,6 +72,8 @@ from treadle.tools.foreign import ForeignTool, is_foreign_tool, make_foreign_too
 from treadle.tools.function import tool as as_tool
 from treadle.tools.toolset import Toolset
 
+BroughtTool = ClientTool | Tool | ForeignTool | Callable[..., Any]
+"""A declaration, whose results the program delivers, or a tool or function, whose calls run by themselves."""
 ToolLike: TypeAlias = "Tool | Toolset | Callable[..., Any] | ForeignTool | str | Agent[Any, Any]"
 """A tool, a set of tools, a typed function, a tool of LangChain or pydantic-ai, the name (or glob) of tools that
 the engine knows, or an agent to delegate work to."""
@@ -107,6 +111,7 @@ class AgentOptions(TypedDict, total=False):
     agents: Sequence[str]
     tools: Sequence[ToolLike]
     """Names or globs of tools, functions, tools, toolsets, and agents to delegate work to."""
+    client_tools: ClientToolMode
     small_models: SmallModels | Mapping[str, Any] | None
     skills: Sequence[str]
     limits: Limits | Mapping[str, Any] | None
@@ -391,6 +396,9 @@ class RunOptions(TypedDict, Generic[Deps, Output]):
     not stored: see `Engine(make_deps=…)`."""
     tags: NotRequired[Sequence[str]]
     """Tags of the run and its child runs, for lists and usage: up to 16."""
+    client_tools: NotRequired[Sequence[BroughtTool]]
+    """Tools that the program runs itself. A call of a function runs while the program waits for the run; the calls
+    of a `ClientTool` are in the result, and `Engine.deliver_result` continues the run."""
     metadata: NotRequired[Mapping[str, str]]
     """What the program notes about the run and its child runs, by name: up to 16 texts."""
     user: NotRequired[str | None]
@@ -526,7 +534,9 @@ def _call(callback: Callable[[Any], None] | None, value: Any) -> None:
         callback(value)
 
 
-def request_run(spec: AgentSpec, message: str, options: RunOptions[Any]) -> RequestedRun:
+def request_run(
+    spec: AgentSpec, message: str, options: RunOptions[Any], client_tools: tuple[ClientTool, ...] = ()
+) -> RequestedRun:
     """Return a message for an agent with the options of its run, which `apply_options` has applied to the agent."""
     session, user_id, ended = options.get("session"), options.get("user"), options.get("resumed_from")
     max_bytes = spec.limits.max_attachment_bytes
@@ -547,6 +557,7 @@ def request_run(spec: AgentSpec, message: str, options: RunOptions[Any]) -> Requ
         has_own_model=options.get("model") is not None,
         after_current=options.get("after_current", False),
         trace_parent=find_trace_parent(),
+        client_tools=client_tools,
     )
 
 

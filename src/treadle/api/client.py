@@ -5,7 +5,7 @@ import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, Unpack
 
 from treadle.api.option_hints import refuse_unknown_options
 from treadle.api.result import (
@@ -18,7 +18,7 @@ from treadle.api.result import (
     make_waiting_result,
 )
 from treadle.api.run_labels import read_metadata, read_tags
-from treadle.api.run_methods import RunMethods
+from treadle.api.run_methods import RunMethods, read_client_tools
 from treadle.api.streams import RunStream, read_output, read_text
 from treadle.bootstrap.databases import find_owner
 from treadle.config.home import Home
@@ -34,8 +34,12 @@ from treadle.operations.requested_run import Overrides
 from treadle.operations.run_control import FORK, ForkRun
 from treadle.operations.run_start import START, NewRun, StartRun
 from treadle.operations.runs import RunDetail, RunView
+from treadle.operations.schemas import BroughtTool as ToolOfClient
 from treadle.remote.caller import RemoteCaller
 from treadle.remote.connection import Address, Connection, ServerGone, address_of
+
+if TYPE_CHECKING:
+    from treadle.api.agent import BroughtTool
 
 WAIT_SECONDS = 60.0
 """How long one request waits for the end of a run before it is sent again."""
@@ -61,6 +65,9 @@ class ClientOptions(TypedDict, total=False):
     """The person whom the run is for."""
     tags: Sequence[str]
     metadata: Mapping[str, str]
+    client_tools: "Sequence[BroughtTool]"
+    """Tools that the program runs itself. A call of a function runs while the program waits for the run; the calls
+    of a `ClientTool` are in the result, and `deliver_result` continues the run."""
 
 
 _T = TypeVar("_T")
@@ -118,6 +125,7 @@ class AsyncClient(RunMethods):
         the client connects to the process of this user that owns the home, such as `treadle serve`.
 
         Requests to a server that does not answer are retried for `retry_seconds`."""
+        super().__init__()
         self._connection = Connection(find_address(url, token))
         self._caller = RemoteCaller(self._connection)
         self._retry_seconds = retry_seconds
@@ -140,6 +148,8 @@ class AsyncClient(RunMethods):
         """Send a message to an agent and return the ID of its run."""
         refuse_unknown_options(options, ClientOptions)
         get, ended = options.get, options.get("resumed_from")
+        brought = read_client_tools(options.get("client_tools", ()))
+        declared = () if brought is None else brought.declared
         new = NewRun(
             message,
             get("session"),
@@ -150,8 +160,11 @@ class AsyncClient(RunMethods):
             user=get("user"),
             tags=read_tags(get("tags", ())),
             metadata=read_metadata(get("metadata", {})),
+            client_tools=tuple([ToolOfClient(each.name, each.description, each.schema) for each in declared]),
         )
-        return (await self._caller.call(START, StartRun(agent, new), key=get("key"))).run_id
+        run_id = (await self._caller.call(START, StartRun(agent, new), key=get("key"))).run_id
+        self._keep_client_tools(run_id, brought)
+        return run_id
 
     async def run(self, agent: str, message: str, **options: Unpack[ClientOptions]) -> Result:
         """Send a message to an agent, wait for the end of its run and return the result."""
@@ -159,7 +172,8 @@ class AsyncClient(RunMethods):
 
     def stream(self, agent: str, message: str, **options: Unpack[ClientOptions]) -> RunStream[Event]:
         """Send a message to an agent and yield all events of its run, durable and live, up to `run_end`."""
-        return RunStream(partial(self.submit, agent, message, **options), self.events, self.wait)
+        start = partial(self.submit, agent, message, **options)
+        return RunStream(start, self._events_with_client_calls, self.wait)
 
     def stream_text(self, agent: str, message: str, **options: Unpack[ClientOptions]) -> RunStream[str]:
         """Send a message to an agent and yield the text that the model writes, as it writes it.
@@ -180,26 +194,45 @@ class AsyncClient(RunMethods):
         async with aclosing(self.events(run_id)) as events:
             async for event in events:
                 yield event
-                if isinstance(event.data, RunWaiting | AgentWaiting) and any(
-                    await self._retry(partial(self._find_asked, run_id))
-                ):
+                if isinstance(event.data, RunWaiting | AgentWaiting) and await self._must_pause(run_id):
                     return
 
-    async def _find_asked(self, run_id: RunId) -> tuple[list[ApprovalView], list[OpenQuestion]]:
-        return await self._list_asked(await self.show(run_id))
+    async def _must_pause(self, run_id: RunId) -> bool:
+        """Return whether the run waits for people, or for results that do not come by themselves."""
+        found = await self._retry(partial(self.show, run_id))
+        if found.client_calls:
+            return not await self._run_client_calls(run_id, found.client_calls)
+        return any(await self._retry(partial(self._list_asked, found)))
 
-    async def wait(self, run_id: str, *, until: Until = "asked") -> Result:
+    async def _events_with_client_calls(self, run_id: RunId) -> AsyncGenerator[Event, None]:
+        """Yield the events of a run, and run the calls whose code the program has brought."""
+        async with aclosing(self.events(run_id)) as events:
+            async for event in events:
+                yield event
+                if isinstance(event.data, RunWaiting) and event.data.reason == "client_tool":
+                    calls = await self._retry(partial(self.list_client_calls, run_id))
+                    await self._run_client_calls(run_id, calls)
+
+    async def wait(
+        self, run_id: str, *, until: Until = "asked", client_tools: "Sequence[BroughtTool]" = ()
+    ) -> Result:
         """Wait until a run ends, or until it waits for people, and return its result. With `until="ended"`, wait
-        until others have decided and the run has ended."""
+        until others have decided and the run has ended. Calls of `client_tools` that are functions run here, if the
+        run was started with tools of these names."""
         seconds = FIRST_WAIT_SECONDS
+        self._keep_client_tools(run_id, read_client_tools(client_tools))
         while True:
             found = await self._retry(partial(self.call, runs.SHOW, runs.ShowRun(RunId(run_id), seconds)))
             if found.result is not None:
+                self._client_tools.pop(found.run_id, None)
                 return read_result(found, *await self._list_refused_calls(found))
+            if await self._run_client_calls(found.run_id, found.client_calls):
+                seconds = FIRST_WAIT_SECONDS
+                continue
             if until == "asked":
                 approvals, questions = await self._retry(partial(self._list_asked, found))
-                if approvals or questions:
-                    return make_waiting_result(found.origin, approvals, questions)
+                if approvals or questions or found.client_calls:
+                    return make_waiting_result(found.origin, approvals, questions, found.client_calls)
                 seconds = min(2 * seconds, LONGEST_WAIT_SECONDS)
             else:
                 seconds = WAIT_SECONDS
@@ -264,6 +297,9 @@ class AsyncClient(RunMethods):
     ) -> RunId:
         """Start a run that continues from a step of another run, and return its ID."""
         return (await self.call(FORK, ForkRun(RunId(run_id), step, model, message, agent))).run_id
+
+    async def _deliver(self, operation: Operation[Q, R], request: Q) -> R:
+        return await self._retry(partial(self.call, operation, request))  # the same result again is accepted
 
     async def _retry(self, attempt: _Attempt[_T]) -> _T:
         """Read, and read again while the server does not answer."""

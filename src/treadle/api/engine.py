@@ -46,7 +46,7 @@ from treadle.api.result import (
     make_result,
     make_waiting_result,
 )
-from treadle.api.run_methods import RunMethods
+from treadle.api.run_methods import RunMethods, read_client_tools
 from treadle.api.streams import Piece, RunStream, read_output, read_text
 from treadle.api.users import UserMethods
 from treadle.bootstrap.engine import EngineParts
@@ -82,6 +82,7 @@ from treadle.tools.foreign import ForeignTool
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor
 
+    from treadle.api.agent import BroughtTool
     from treadle.domain.transcript import Item
     from treadle.telemetry.metrics import MetricsWatcher
 
@@ -173,6 +174,7 @@ class Engine(RunMethods):
         self._config = replace(config, announces_resumed=True)
         if config.mcp is not None:
             config.mcp.approvals.is_program = True
+        super().__init__()
         self._parts: EngineParts | None = None
         self._thread: LoopThread | None = None
         self._opened_by = 0
@@ -351,7 +353,7 @@ class Engine(RunMethods):
         """Run an agent and yield all events, durable and live, up to `run_end`.
 
         A run that asks for an approval continues when it is decided, which the reader of the stream may do."""
-        return self._open_stream(agent, message, options, self.events)
+        return self._open_stream(agent, message, options, self._events_with_client_calls)
 
     def stream_text(
         self,
@@ -405,7 +407,11 @@ class Engine(RunMethods):
     ) -> "RunStream[Item, Answer]":
         """Run an agent and yield the items of its transcript, each when it begins and whenever it changes:
         messages, answers, tool calls, approvals, plans, child runs, the end."""
-        return self._open_stream(agent, message, options, self.items)
+
+        def read(run_id: RunId) -> "AsyncGenerator[Item, None]":
+            return _read_items(run_id, self._events_with_client_calls(run_id))
+
+        return self._open_stream(agent, message, options, read)
 
     def _open_stream(
         self,
@@ -429,23 +435,44 @@ class Engine(RunMethods):
         return RunStream(start, read, finish)
 
     @overload
-    async def wait(self, run_id: str, output: type[Output]) -> Result[Output]: ...
+    async def wait(
+        self, run_id: str, output: type[Output], *, client_tools: "Sequence[BroughtTool]" = ()
+    ) -> Result[Output]: ...
 
     @overload
-    async def wait(self, run_id: str, output: Any = None, *, until: Until = "asked") -> Result: ...
+    async def wait(
+        self,
+        run_id: str,
+        output: Any = None,
+        *,
+        until: Until = "asked",
+        client_tools: "Sequence[BroughtTool]" = (),
+    ) -> Result: ...
 
-    async def wait(self, run_id: str, output: Any = None, *, until: Until = "asked") -> Result[Any]:
+    async def wait(
+        self,
+        run_id: str,
+        output: Any = None,
+        *,
+        until: Until = "asked",
+        client_tools: "Sequence[BroughtTool]" = (),
+    ) -> Result[Any]:
         """Wait until a run ends, or until it waits for people, and return its result. `output` is the type to
-        decode the answer as. With `until="ended"`, wait until others have decided and the run has ended.
+        decode the answer as. With `until="ended"`, wait until others have decided and the run has ended. Calls of
+        `client_tools` that are functions run here, if the run was started with tools of these names.
 
         Raise RunUnavailable if the run needs a tool, an agent or a provider that this engine does not have."""
+        self._keep_client_tools(run_id, read_client_tools(client_tools))
         while True:
             found = await self._pauses.wait(RunId(run_id))
             if not isinstance(found, WaitingRun):
                 origin, end = found
+                self._client_tools.pop(origin.run_id, None)
                 return make_result(origin, end, output, *await self._list_refused_calls(origin.run_id, end))
+            if await self._run_client_calls(found.origin.run_id, found.client_calls):
+                continue
             if until == "asked":
-                return make_waiting_result(found.origin, found.approvals, found.questions)
+                return make_waiting_result(found.origin, found.approvals, found.questions, found.client_calls)
             await self._pauses.wait_for_change(found)
 
     async def _finish(
@@ -473,7 +500,7 @@ class Engine(RunMethods):
             text = await _resolve(on_clarify(question))
             with suppress(InvalidState):
                 await self.answer(question.run_id, question.call_id, text)
-        return bool(approvals or questions)
+        return await self._run_client_calls(result.run_id, result.client_calls) or bool(approvals or questions)
 
     async def _list_refused_calls(self, run_id: RunId, end: RunEnd) -> RefusedCalls:
         """Return the denied and the blocked calls."""
@@ -492,15 +519,17 @@ class Engine(RunMethods):
 
     async def items(self, run_id: str) -> "AsyncGenerator[Item, None]":
         """Yield the items of a run's transcript, each when it begins and whenever it changes, up to its end."""
-        from treadle.core.transcript.fold import RunTranscript
-        from treadle.domain.transcript import ItemAdded, ItemChanged
+        async with aclosing(_read_items(RunId(run_id), self.events(run_id))) as items:
+            async for item in items:
+                yield item
 
-        transcript = RunTranscript(RunId(run_id))
+    async def _events_with_client_calls(self, run_id: RunId) -> AsyncGenerator[Event, None]:
+        """Yield the events of a run, and run the calls whose code the program has brought."""
         async with aclosing(self.events(run_id)) as events:
             async for event in events:
-                for change in transcript.apply(event):
-                    if isinstance(change, ItemAdded | ItemChanged):
-                        yield change.item
+                yield event
+                if isinstance(event.data, RunWaiting) and event.data.reason == "client_tool":
+                    await self._run_client_calls(run_id, await self.list_client_calls(run_id))
 
     async def _events_until_paused(
         self, run_id: RunId, on_approval: OnApproval | None, on_clarify: OnClarify | None
@@ -518,7 +547,7 @@ class Engine(RunMethods):
         """Return what the run waits for, if it waits for people."""
         found = await self._pauses.find(run_id)
         if isinstance(found, WaitingRun):
-            return make_waiting_result(found.origin, found.approvals, found.questions)
+            return make_waiting_result(found.origin, found.approvals, found.questions, found.client_calls)
         return None
 
     # ── Without an event loop ──
@@ -705,7 +734,9 @@ class Engine(RunMethods):
         await self._approve_servers(agent, tools or ())
         if spec.output is not None and (type_ := find_output_type(agent, options)) is not Any:
             self._config.answer_types.add(spec.output, type_)
-        requested, run_id = request_run(spec, message, options), RunId(self._config.ids("run"))
+        brought = read_client_tools(options.get("client_tools", ()))
+        requested = request_run(spec, message, options, () if brought is None else brought.declared)
+        run_id = RunId(self._config.ids("run"))
         deps, program = options.get("deps"), self._config.program
         program.check_deps(spec.name, _find_deps_type(agent, program), deps)
         context = RunContext[Any](
@@ -720,7 +751,9 @@ class Engine(RunMethods):
         requested = replace_fields(requested, agent=await self._instruct(agent, spec, context))
         key = options.get("key")
         start = partial(start_here, self._service, requested, key, run_id=run_id)
-        return await self._start_with_deps(start, run_id, deps)
+        ticket = await self._start_with_deps(start, run_id, deps)
+        self._keep_client_tools(ticket.run_id, brought)
+        return ticket
 
     async def _start_with_deps(self, start: Callable[[], Awaitable[Ticket]], run_id: RunId, deps: Any) -> Ticket:
         """Start a run that finds its deps here. An earlier run that a key returns gets them if it lacks some."""
@@ -793,6 +826,18 @@ class Engine(RunMethods):
         await self._config.close()
 
 
+async def _read_items(run_id: RunId, events: AsyncGenerator[Event, None]) -> "AsyncGenerator[Item, None]":
+    from treadle.core.transcript.fold import RunTranscript
+    from treadle.domain.transcript import ItemAdded, ItemChanged
+
+    transcript = RunTranscript(run_id)
+    async with aclosing(events):
+        async for event in events:
+            for change in transcript.apply(event):
+                if isinstance(change, ItemAdded | ItemChanged):
+                    yield change.item
+
+
 def _find_deps_type(agent: Agent | AgentSpec, program: HostProgram) -> type | None:
     return agent.deps_type if isinstance(agent, Agent) else program.deps_types.get(agent.name)
 
@@ -834,6 +879,7 @@ class HostedEngine(Engine):
     """An engine with a given configuration, and access to its parts."""
 
     def __init__(self, config: EngineConfig) -> None:
+        RunMethods.__init__(self)
         self._config, self._parts = config, None
         self._thread, self._asker, self._opened_by = None, None, 0
 

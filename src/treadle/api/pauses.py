@@ -12,6 +12,7 @@ from treadle.domain.events import (
     ApprovalDecided,
     CancelRequested,
     ClarifyAnswered,
+    ClientResult,
     MessageSteered,
     RunEnd,
     RunInterrupted,
@@ -21,19 +22,21 @@ from treadle.domain.ids import RunId
 from treadle.operations import approvals
 from treadle.operations.approvals import ApprovalView
 from treadle.operations.operation import LocalCaller
+from treadle.operations.runs import OpenCall, make_client_call
 from treadle.ports.journal import RunFilter, RunRecord
 
-CONTINUES = (ApprovalDecided, ClarifyAnswered, CancelRequested, RunInterrupted)
-"""What a run that waits for people is continued by."""
+CONTINUES = (ApprovalDecided, ClarifyAnswered, ClientResult, CancelRequested, RunInterrupted)
+"""What a run that waits for people or for its client is continued by."""
 RECENT_EVENTS = 50
 
 
 class WaitingRun(Struct, frozen=True):
-    """A run that waits for people."""
+    """A run that waits for people, or for results of its client."""
 
     origin: Origin
     approvals: tuple[ApprovalView, ...]
     questions: tuple[OpenQuestion, ...]
+    client_calls: tuple[OpenCall, ...] = ()
 
 
 class Pauses:
@@ -75,6 +78,7 @@ class Pauses:
             return await self._service.wait(record.origin.run_id)
         requests: list[ApprovalView] = []
         questions: list[OpenQuestion] = []
+        calls: tuple[OpenCall, ...] = ()
         for member in await self._list_waiting(record):
             run_id = member.origin.run_id
             match member.waiting_for:
@@ -84,12 +88,14 @@ class Pauses:
                 case "answer":
                     asked = await self._service.questions(run_id)
                     questions += [OpenQuestion(run_id, each.call_id, each.question, each.options) for each in asked]
+                case "client_tool":
+                    calls = tuple(map(make_client_call, await self._service.client_calls.list_open(run_id)))
                 case "unavailable":
                     await self._recheck(member)
                 case _:
                     pass
-        if requests or questions:
-            return WaitingRun(record.origin, tuple(requests), tuple(questions))
+        if requests or questions or calls:
+            return WaitingRun(record.origin, tuple(requests), tuple(questions), calls)
         return None
 
     async def _list_waiting(self, record: RunRecord) -> Sequence[RunRecord]:

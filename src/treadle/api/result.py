@@ -12,6 +12,7 @@ from treadle.domain.events import HookBlocked, RunEnd, ToolCallBlocked, ToolCall
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.runs import Metrics, OutcomeKind, Status
 from treadle.operations.approvals import ApprovalView as ApprovalView
+from treadle.operations.runs import OpenCall as OpenCall
 from treadle.tools.answer_types import parse_answer
 
 Output = TypeVar("Output", default=Any)
@@ -101,6 +102,8 @@ class Result(Struct, Generic[Output], frozen=True):
     """What it waits for: calls that someone has to decide, with `Engine.decide`."""
     questions: tuple[OpenQuestion, ...] = ()
     """What it waits for: questions to answer, with `Engine.answer`."""
+    client_calls: tuple[OpenCall, ...] = ()
+    """What it waits for: results of tools that the program brought. `Engine.deliver_result` delivers them."""
 
     @property
     def silent(self) -> bool:
@@ -169,9 +172,12 @@ def make_result(
 
 
 def make_waiting_result(
-    origin: Origin, approvals: Iterable[ApprovalView], questions: Iterable[OpenQuestion]
+    origin: Origin,
+    approvals: Iterable[ApprovalView],
+    questions: Iterable[OpenQuestion],
+    client_calls: Iterable[OpenCall] = (),
 ) -> Result[Any]:
-    """Return the result of a run that waits for people."""
+    """Return the result of a run that waits for people, or for results of its client."""
     return Result(
         run_id=origin.run_id,
         session_id=origin.session_id,
@@ -181,4 +187,5 @@ def make_waiting_result(
         metrics=Metrics(),
         approvals=tuple(approvals),
         questions=tuple(questions),
+        client_calls=tuple(client_calls),
     )

@@ -3,10 +3,12 @@ own process and on a server."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
 from treadle.api.decisions import read_decision
+from treadle.domain.errors import InvalidState
 from treadle.domain.events import Decision, Remember, SteerMode
 from treadle.domain.ids import ApprovalId, RunId, SessionId
 from treadle.domain.labels import format_metadata
@@ -18,17 +20,33 @@ from treadle.operations.runs import Question, RunDetail, RunView
 from treadle.operations.sessions import SessionDetail, SessionView
 
 if TYPE_CHECKING:  # what only some programs use is imported when they do
+    from treadle.api.agent import BroughtTool
+    from treadle.api.client_tools import ClientTools
     from treadle.api.mcp_servers import McpMethods
     from treadle.domain.transcript import AnswerItem, Item, MessageItem
     from treadle.operations.run_diff import RunDiff
     from treadle.operations.run_records import RunSteps
+    from treadle.operations.runs import OpenCall
     from treadle.operations.usage import UsageLine
     from treadle.ports.accounts import UsageKey
     from treadle.replay.replay import Replayed
 
 
+def read_client_tools(tools: "Sequence[BroughtTool]") -> "ClientTools | None":
+    """Return the tools that a program brings to a run, if there are some."""
+    if not tools:
+        return None
+    from treadle.api.client_tools import ClientTools
+
+    return ClientTools(tools)
+
+
 class RunMethods(ABC):
     """The methods that an engine and a client share."""
+
+    def __init__(self) -> None:
+        self._client_tools: dict[RunId, ClientTools] = {}
+        """The tools that the program has brought to its runs."""
 
     @abstractmethod
     async def call(self, operation: Operation[Q, R], request: Q, *, key: str | None = None) -> R:
@@ -186,6 +204,44 @@ class RunMethods(ABC):
         """Answer a question that an agent asked with `clarify`. Return the sequence of the event."""
         request = run_control.AnswerQuestion(RunId(run_id), call_id, text)
         return (await self.call(run_control.ANSWER, request)).sequence
+
+    # ── Calls that the program runs ──
+
+    async def list_client_calls(self, run_id: str) -> "Sequence[OpenCall]":
+        """Return the calls of tools that the program brought for which the run waits."""
+        from treadle.operations import client_calls
+
+        return (await self.call(client_calls.LIST, runs.OneRun(RunId(run_id)))).items
+
+    async def deliver_result(self, run_id: str, call_id: str, content: str, *, is_error: bool = False) -> int:
+        """Deliver the result of a call that the program has run. Return the sequence of the event. A result is
+        final: the same one again is accepted, another is refused."""
+        from treadle.operations import client_calls
+
+        request = client_calls.DeliverResult(RunId(run_id), call_id, content, is_error)
+        return (await self.call(client_calls.DELIVER, request)).sequence
+
+    def _keep_client_tools(self, run_id: str, tools: "ClientTools | None") -> None:
+        """Run the calls of these tools whenever the program waits for the run."""
+        if tools is not None:
+            self._client_tools[RunId(run_id)] = tools
+
+    async def _run_client_calls(self, run_id: RunId, calls: "Sequence[OpenCall]") -> bool:
+        """Run the calls whose code the program has brought, and deliver their results. Return whether there were
+        some."""
+        tools = self._client_tools.get(run_id)
+        chosen = [] if tools is None else tools.select(calls)
+        if tools is None or not chosen:
+            return False
+        from treadle.operations import client_calls
+
+        for result in await tools.run(run_id, chosen):
+            with suppress(InvalidState):  # another message came first
+                await self._deliver(client_calls.DELIVER, result)
+        return True
+
+    async def _deliver(self, operation: Operation[Q, R], request: Q) -> R:
+        return await self.call(operation, request)
 
     # ── Acting on runs ──
 

@@ -14,10 +14,11 @@ from treadle.domain.ids import RunId
 from treadle.domain.runs import OutcomeKind, Status
 from treadle.operations.approvals import ApprovalView
 from treadle.operations.operation import Operation, Q, R
-from treadle.operations.runs import Question, RunDetail, RunView
+from treadle.operations.runs import OpenCall, Question, RunDetail, RunView
 from treadle.operations.sessions import SessionDetail, SessionView
 
 if TYPE_CHECKING:
+    from treadle.api.agent import BroughtTool
     from treadle.api.mcp_servers import McpMethodsSync
     from treadle.domain.transcript import AnswerItem, Item, MessageItem
     from treadle.operations.run_diff import RunDiff
@@ -80,9 +81,18 @@ class Client:
         dictionaries that grow. The last one is the whole answer."""
         return self._open_thread.iterate(self._client.stream_output(agent, message, **options))
 
-    def wait(self, run_id: str, *, until: Until = "asked") -> Result:
-        """Wait until a run ends, or until it waits for people, and return its result."""
-        return self._do(self._client.wait(run_id, until=until))
+    def wait(self, run_id: str, *, until: Until = "asked", client_tools: "Sequence[BroughtTool]" = ()) -> Result:
+        """Wait until a run ends, or until it waits for people, and return its result. Calls of `client_tools` that
+        are functions run here."""
+        return self._do(self._client.wait(run_id, until=until, client_tools=client_tools))
+
+    def list_client_calls(self, run_id: str) -> Sequence[OpenCall]:
+        """Return the calls of tools that the program brought for which the run waits."""
+        return self._do(self._client.list_client_calls(run_id))
+
+    def deliver_result(self, run_id: str, call_id: str, content: str, *, is_error: bool = False) -> int:
+        """Deliver the result of a call that the program has run. Return the sequence of the event."""
+        return self._do(self._client.deliver_result(run_id, call_id, content, is_error=is_error))
 
     def events(self, run_id: str, after: int = 0) -> Iterator[Event]:
         """Yield the events of a run after a sequence, past and future, up to `run_end`."""

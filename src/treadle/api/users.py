@@ -13,6 +13,7 @@ class UserMethods(RunMethods):
     """Reads and acts on the sessions and runs of one user. What belongs to others does not exist for it."""
 
     def __init__(self, context: Context, user: str) -> None:
+        super().__init__()
         self._principal = Principal(None, user, SCOPES, user=user, visibility="own")
         self._caller = LocalCaller(context.for_caller(self._principal, None))
 

@@ -139,7 +139,7 @@ class Inbox:
 
     async def _read(self, message: Incoming, person: Person) -> str | None:
         if (known := await self._runs.find_submitted(self._make_key(message))) is not None:
-            return await self._follow(message, known)
+            return await self._follow(message, known.run_id)
         text = message.text.strip()
         if message.problem:
             return message.problem

@@ -133,7 +133,7 @@ def describe_wait(reason: WaitReason | None, detail: str) -> str | None:
             return f"I am waiting: {detail}"
         case "interrupted":
             return "I stopped. Write to continue, or `/stop` to end it."
-        case "approval" | "answer" | "retry" | "breaker" | "child" | None:
+        case "approval" | "answer" | "retry" | "breaker" | "child" | "client_tool" | None:
             return None
 
 

@@ -31,10 +31,11 @@ class CallModel(Struct, frozen=True, gc=False):
 
 
 class RunTools(Struct, frozen=True):
-    """Run these calls concurrently. The others are refused with these events."""
+    """Run these calls concurrently. The others are refused with these events, or have the results of the client."""
 
     run: tuple[Call, ...]
     refuse: tuple[EventData, ...]
+    delivered: tuple[Call, ...] = ()
 
 
 class TruncateResults(Struct, frozen=True):

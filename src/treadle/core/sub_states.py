@@ -11,6 +11,7 @@ from treadle.domain.events import (
     ApprovalRequested,
     ClarifyAnswered,
     ClarifyRequested,
+    ClientResult,
     CompactionFailed,
     CompactStage,
     ContextCompacted,
@@ -172,8 +173,23 @@ class EvaluationState:
 
 
 @dataclass(slots=True)
+class RequestedCall:
+    """A call that the client runs."""
+
+    requested_at: Instant
+    expires_at: Instant | None
+    result: ClientResult | None = None
+    delivered_at: Instant = 0.0
+
+    @property
+    def duration_ms(self) -> int:
+        """The time from the request to the result."""
+        return max(0, round((self.delivered_at - self.requested_at) * 1000))
+
+
+@dataclass(slots=True)
 class ReviewState:
-    """Approvals and questions, and their answers."""
+    """Approvals, questions and calls of the client's tools, and what came back."""
 
     asker: Asker | None = None
     """Who sent the message and can be asked back."""
@@ -183,6 +199,8 @@ class ReviewState:
     questions: dict[str, ClarifyRequested] = field(default_factory=dict[str, ClarifyRequested])
     """By call ID: questions to the user."""
     answers: dict[str, ClarifyAnswered] = field(default_factory=dict[str, ClarifyAnswered])
+    client_calls: dict[str, RequestedCall] = field(default_factory=dict[str, RequestedCall])
+    """By call ID: calls of the client's tools."""
 
 
 @dataclass(slots=True)

@@ -28,6 +28,7 @@ from treadle.domain.models import Effort
 from treadle.domain.permissions import ApprovalRules, SandboxMode, SandboxPolicy, make_sandbox_policy
 from treadle.domain.quotas import NO_QUOTAS, Quotas
 from treadle.domain.schedules import Heartbeat
+from treadle.domain.tools import ClientToolMode
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _Name = Annotated[str, Meta(extra_json_schema={"pattern": f"^{_NAME.pattern}$"})]
@@ -100,6 +101,9 @@ class Limits(Struct, frozen=True, omit_defaults=True):
     """Maximum tool calls in one reply. Further calls are dropped, and the model is told how many."""
     max_attachment_bytes: PositiveInt = DEFAULT_MAX_ATTACHMENT_BYTES
     """Maximum bytes of one attachment of a message, on every surface."""
+    client_tool_wait: float | str | None = "1h"
+    """How long a call of a client's tool waits for its result: seconds, or text such as `10m`. Then the model is
+    told that there is none. Null: without limit."""
 
     def __post_init__(self) -> None:
         _positive("max_steps", self.max_steps)
@@ -116,10 +120,15 @@ class Limits(Struct, frozen=True, omit_defaults=True):
         if self.max_continuations < 0:
             raise ValueError(f"max_continuations must be 0 or more, found {self.max_continuations}")
         _positive("deadline", self.deadline_seconds)
+        _positive("client_tool_wait", self.client_tool_wait_seconds)
 
     @property
     def deadline_seconds(self) -> float | None:
         return None if self.deadline is None else parse_duration(self.deadline)
+
+    @property
+    def client_tool_wait_seconds(self) -> float | None:
+        return None if self.client_tool_wait is None else parse_duration(self.client_tool_wait)
 
 
 class Retry(Struct, frozen=True, omit_defaults=True):
@@ -286,6 +295,9 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     """Select the model by the complexity of the message. Null: always `model`."""
     tools: tuple[str, ...] = ()
     """Allowed tools: names, globs, and sets such as `@files`."""
+    client_tools: ClientToolMode = "join"
+    """Tools that the sender of a message brings and runs itself: `join` adds them to those of the agent, `replace`
+    offers only them when there are some, `off` refuses them."""
     agents: tuple[str, ...] = ()
     """Agents that it may give tasks to with `invoke_agent` or `agent_send`, and that keep their own tools. Other
     agents work for it with its own tools only."""

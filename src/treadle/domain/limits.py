@@ -48,6 +48,8 @@ MAX_MCP_TITLE_CHARACTERS: Final = 200
 
 DEFAULT_MAX_ATTACHMENT_BYTES: Final = 20_000_000
 DEFAULT_STREAM_MEMORY_BYTES: Final = 256 * MB
+MAX_CLIENT_TOOLS: Final = 128
+MAX_CLIENT_TOOL_BYTES: Final = 256 * 1024
 
 LimitUnit = Literal["bytes", "characters", "levels", "tokens", "entries"]
 Sender = Literal["model", "tool", "MCP server", "client"]
@@ -295,6 +297,22 @@ LIMITS: Final = (
         what="One attachment of a message",
         beyond="The message is rejected.",
         setting="limits.max_attachment_bytes",
+    ),
+    Limit(
+        name="client_tools",
+        value=MAX_CLIENT_TOOLS,
+        unit="entries",
+        sender="client",
+        what="Tools that a client brings to a run",
+        beyond="The message is rejected.",
+    ),
+    Limit(
+        name="client_tool_bytes",
+        value=MAX_CLIENT_TOOL_BYTES,
+        unit="bytes",
+        sender="client",
+        what="These tools with their descriptions and schemas",
+        beyond="The message is rejected.",
     ),
     Limit(
         name="stream_memory_bytes",

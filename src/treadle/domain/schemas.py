@@ -1,9 +1,11 @@
 """Validation of JSON Schemas, and of texts against them. The validator is imported when it is first used."""
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
+
+from treadle.domain.inert_text import make_inert
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -36,6 +38,31 @@ def find_mismatch(text: str, schema: dict[str, Any]) -> str | None:
     except jsonschema_rs.ReferencingError as error:
         return str(error)
     return None
+
+
+def make_inert_schema(schema: Any) -> dict[str, Any]:
+    """Return the schema of a foreign tool as providers accept it: an object, without hidden characters."""
+    if not isinstance(schema, dict):
+        return {"type": "object", "properties": {}}
+    inert = cast("dict[str, Any]", _make_inert_value(schema))
+    inert.pop("$schema", None)
+    if inert.get("type") != "object":
+        inert["type"] = "object"
+    inert.setdefault("properties", {})
+    return inert
+
+
+def _make_inert_value(value: Any) -> Any:
+    match value:
+        case str():
+            return make_inert(value)
+        case list():
+            return [_make_inert_value(item) for item in cast("list[Any]", value)]
+        case dict():
+            entries = cast("dict[str, Any]", value).items()
+            return {make_inert(str(key)): _make_inert_value(item) for key, item in entries}
+        case _:
+            return value
 
 
 def _describe_error(error: "jsonschema_rs.ValidationError") -> str:

@@ -74,6 +74,9 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     forwards: bool = False
     """The tool does not run: its calls are calls of the hidden tool that they name."""
 
+    client: str | None = None
+    """The name of the tool at the client that brought it and runs it. None: a tool of the engine."""
+
     @property
     def names(self) -> tuple[str, ...]:
         return (self.name, *self.aliases)
@@ -88,3 +91,29 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
         if self.interactive:
             return False
         return not self.writes if self.parallel is None else self.parallel
+
+
+ClientToolMode = Literal["join", "replace", "off"]
+"""What an agent does with them: add them to its own tools, use them instead, or refuse them."""
+
+
+class ClientTool(Struct, frozen=True, omit_defaults=True):
+    """A tool that the sender of a message runs itself.
+
+    For example:
+
+        agent = treadle.Agent(name="helper", model="provider/model-id")
+        weather = treadle.ClientTool(
+            "weather", "Look up the weather.", {"type": "object", "properties": {"city": {"type": "string"}}}
+        )
+        with treadle.Engine("sqlite:///helper.db") as engine:
+            result = engine.run_sync(agent, "Hello.", client_tools=[weather])
+            for call in result.client_calls:
+                engine.do_sync(engine.deliver_result(result.run_id, call.call_id, "sunny"))
+    """
+
+    name: str
+    """1 to 64 letters, digits, dashes or underscores."""
+    description: str = ""
+    schema: dict[str, Any] = {}
+    """JSON Schema of the arguments."""

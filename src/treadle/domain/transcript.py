@@ -19,9 +19,12 @@ from treadle.domain.runs import OutcomeKind, Status
 
 TextState = Literal["writing", "done", "interrupted"]
 """writing: the model has not finished it, and it is not stored. interrupted: it was stopped; the part is kept."""
-CallState = Literal["writing", "pending", "approval", "question", "running", "done", "failed", "denied", "blocked"]
+CallState = Literal[
+    "writing", "pending", "approval", "question", "client", "running", "done", "failed", "denied", "blocked"
+]
 """writing: the model has not finished its arguments, and it is not stored. pending: it has not started. approval,
-question: it waits for a reviewer or a user. denied: by a reviewer or a rule. blocked: by a guard or a hook."""
+question: it waits for a reviewer or a user. client: it waits for the result of the client, which runs the tool.
+denied: by a reviewer or a rule. blocked: by a guard or a hook."""
 ENDED_CALL_STATES: tuple[CallState, ...] = ("done", "failed", "denied", "blocked")
 
 

@@ -42,6 +42,7 @@ from treadle.engine.session_commands import run_session_command
 from treadle.engine.subagents import delegate_calls, manage_children, notify_of_end, notify_of_wait
 from treadle.engine.tool_execution import run_tools
 from treadle.engine.tool_preparation import prepare_calls
+from treadle.engine.tool_results import finish_client_calls
 from treadle.ports.journal import Release
 from treadle.ports.model import Resolved
 
@@ -170,11 +171,13 @@ def _require_model(model: Resolved | MissingDependency) -> Resolved:
 
 
 async def execute_tools(step: RunTools, run: OwnedRun, deps: EngineDeps) -> None:
-    """Run the calls that may run here, and begin the child runs that other calls delegate to."""
+    """Run the calls that may run here, begin the child runs that other calls delegate to, and end those for which
+    the client has delivered results."""
+    delivered = await finish_client_calls(step.delivered, run, deps.tools) if step.delivered else ()
     ready, refused = await prepare_calls(step.run, run, deps.tools)
     work = await delegate_calls(ready, run, deps.children)
     reserve = reserve_calls(run.state, len(work.local_calls), len(work.runs))
-    if await run.intend(*step.refuse, *refused, *work.events, reserve=reserve, begin=work.runs):
+    if await run.intend(*delivered, *step.refuse, *refused, *work.events, reserve=reserve, begin=work.runs):
         await run_tools(work.local_calls, run, deps.tools)
 
 

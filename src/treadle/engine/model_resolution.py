@@ -11,6 +11,7 @@ from treadle.core.routing import Route, choose_route
 from treadle.core.state import RunState
 from treadle.core.tools.search import exceeds_share
 from treadle.domain.agents import AgentSpec
+from treadle.domain.client_tools import make_client_specs
 from treadle.domain.errors import UsageError
 from treadle.domain.events import EventData, LlmError, ModelResolved, RunStart
 from treadle.domain.lineage import Lineage
@@ -147,7 +148,7 @@ async def _make_start(run: OwnedRun, deps: ModelDeps, profile: Profile) -> tuple
     Raise UsageError if a run that has started needs a tool that is missing."""
     state = run.state
     if state.has_started:
-        for name in {spec.name for spec in state.tools.values()}:
+        for name in {spec.name for spec in state.tools.values() if spec.client is None}:
             if deps.tools.find(name, state.agent) is None:
                 raise UsageError(f"The run needs the tool `{name}`, which this engine does not have. Add it.")
         return ()
@@ -161,7 +162,7 @@ async def _make_start(run: OwnedRun, deps: ModelDeps, profile: Profile) -> tuple
     tools = _select_tools(allowed, agent, state, deps)
     withheld = () if agent.tools == state.agent.tools else _select_tools(state.agent.tools, agent, state, deps)
     offered = await keep_offered_tools(_choose_patch_forms(tools, profile, deps), run)
-    tools = _hide_tools(offered, state, profile.context_window, deps)
+    tools = _add_client_tools(_hide_tools(offered, state, profile.context_window, deps), state)
     start = RunStart(
         tools,
         sections=tuple([section for section in sections if section]),
@@ -221,6 +222,15 @@ def _hide_tools(tools: tuple[ToolSpec, ...], state: RunState, window: int, deps:
     hidden = [msgspec.structs.replace(spec, hidden=True) if spec.searchable else spec for spec in tools]
     own = [tool.spec for tool in search if tool is not None and tool.spec not in hidden]
     return tuple(sorted((*hidden, *own), key=lambda spec: spec.name))
+
+
+def _add_client_tools(own: tuple[ToolSpec, ...], state: RunState) -> tuple[ToolSpec, ...]:
+    """Return the tools of a run with those that the sender of the message runs itself."""
+    brought = () if state.tree.queued is None else state.tree.queued.client_tools
+    if not brought:
+        return own
+    own = () if state.agent.client_tools == "replace" else own
+    return (*own, *make_client_specs(brought, own))
 
 
 def may_use_tool(lineage: Lineage | None, tool: str) -> bool:

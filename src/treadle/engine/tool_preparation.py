@@ -31,6 +31,7 @@ from treadle.domain.limits import MAX_JSON_DEPTH
 from treadle.domain.secret_refs import make_secret_ref
 from treadle.engine.call_failures import CallRefused, make_failure
 from treadle.engine.call_inspection import assess, assess_subjects, check_fault, find_subjects, take_fingerprints
+from treadle.engine.client_calls import find_client_tool, make_client_request
 from treadle.engine.deps import ToolDeps
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.tool_hooks import BlockedByHook, run_before_hooks, select_hooks
@@ -85,7 +86,10 @@ async def _prepare_each(
         if number % CALLS_PER_TURN == CALLS_PER_TURN - 1:
             await asyncio.sleep(0)  # a reply may have many calls, and other runs go on meanwhile
         try:
-            ready.append(await _prepare(call, run, deps))
+            item = await _prepare(call, run, deps)
+            if item.tool.spec.client is not None:
+                raise CallRefused(make_client_request(item.start, item.tool, run))
+            ready.append(item)
         except CallRefused as refusal:
             refused += refusal.events
 
@@ -109,7 +113,7 @@ def _select_concurrent(ready: list[ReadyCall], run: OwnedRun) -> list[ReadyCall]
 
 
 async def _prepare(call: Call, run: OwnedRun, deps: ToolDeps) -> ReadyCall:
-    tool = deps.tools.find(call.name, run.state.agent)
+    tool = find_client_tool(call, run) or deps.tools.find(call.name, run.state.agent)
     if tool is None:
         text = f"The tool `{call.name}` is no longer available. Continue without it."
         raise CallRefused(ToolCallError(call.call_id, call.name, "failed", text, cause="tool_missing"))

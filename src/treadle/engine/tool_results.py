@@ -3,16 +3,28 @@ truncated.
 
 The full text of a truncated result is stored and can be recalled."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from treadle.core.context.projection import MIN_RESULT_CHARACTERS, max_result_characters
 from treadle.core.context.truncation import compute_shown_lengths, truncate_text
-from treadle.domain.events import EventData, Redacted, ResultTruncated, ToolCallEnd, ToolCallError, Truncation
+from treadle.core.tools.ledger import Call
+from treadle.domain.events import (
+    EventData,
+    Redacted,
+    ResultTruncated,
+    ToolCallEnd,
+    ToolCallError,
+    ToolCallStart,
+    Truncation,
+)
 from treadle.domain.excerpts import Excerpt
 from treadle.domain.limits import MAX_RESULT_CHARACTERS, MAX_RESULT_IMAGES
 from treadle.domain.messages import make_sendable
 from treadle.domain.observations import says_all
 from treadle.engine.call_failures import CallFailure
+from treadle.engine.client_calls import find_client_tool
 from treadle.engine.deps import ToolDeps
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.tool_hooks import BlockedByHook, run_after_hooks, select_hooks
@@ -70,6 +82,21 @@ async def finish_call(
         plain=says_all(content, elapsed_ms, result.exit_code, truncation is not None),
     )
     return (*events, ended)
+
+
+async def finish_client_calls(calls: Sequence[Call], run: OwnedRun, deps: ToolDeps) -> list[EventData]:
+    """Return the events that end the calls that the client ran, with the results that it delivered."""
+    events: list[EventData] = []
+    for call in calls:
+        tool, asked = find_client_tool(call, run), run.state.review.client_calls[call.call_id]
+        assert tool is not None, "the client was asked to run it"
+        assert asked.result is not None, "the client has delivered its result"
+        arguments = call.use.arguments if call.arguments is None else call.arguments
+        start = ToolCallStart(call_id=call.call_id, name=call.name, arguments=arguments, idempotency_key="")
+        item = ReadyCall(call, tool, tool.parse(arguments), start)
+        result = Observation(asked.result.content, is_error=asked.result.is_error, images=asked.result.images)
+        events += await finish_call(item, result, asked.duration_ms, run, deps)
+    return events
 
 
 def limit_result(result: Observation) -> Observation:

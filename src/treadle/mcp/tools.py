@@ -11,7 +11,7 @@ from msgspec import Struct
 from treadle.domain.events import McpConnected, McpDisconnected, McpFailed
 from treadle.domain.inert_text import make_inert
 from treadle.domain.mcp_servers import McpServerSettings
-from treadle.domain.schemas import check_schema, find_mismatch
+from treadle.domain.schemas import check_schema, find_mismatch, make_inert_schema
 from treadle.domain.tools import Effect, ToolSpec
 from treadle.mcp.approval_advice import ApprovalAdvice, Approver
 from treadle.mcp.names import make_tool_name
@@ -169,7 +169,7 @@ def make_spec(server: ApprovedServer, raw: Mapping[str, Any]) -> ToolSpec:
     return ToolSpec(
         name=make_tool_name(server.name, name),
         description=description,
-        schema=_make_schema(schema),
+        schema=make_inert_schema(schema),
         effect=_find_effect(name, settings, annotations),
         repeatable=_matches(name, settings.repeatable) or annotations.get("idempotentHint") is True,
         timeout=settings.start_timeout + settings.timeout + SPARE_SECONDS,
@@ -183,31 +183,6 @@ def _find_effect(name: str, settings: McpServerSettings, annotations: Mapping[st
         if fnmatchcase(name, glob):
             return effect
     return "read" if annotations.get("readOnlyHint") is True else "external"
-
-
-def _make_schema(schema: Any) -> dict[str, Any]:
-    """Return a schema that providers accept: an object, with hidden characters made visible."""
-    if not isinstance(schema, dict):
-        return {"type": "object", "properties": {}}
-    inert = cast("dict[str, Any]", _make_inert_value(schema))
-    inert.pop("$schema", None)
-    if inert.get("type") != "object":
-        inert["type"] = "object"
-    inert.setdefault("properties", {})
-    return inert
-
-
-def _make_inert_value(value: Any) -> Any:
-    match value:
-        case str():
-            return make_inert(value)
-        case list():
-            return [_make_inert_value(item) for item in cast("list[Any]", value)]
-        case dict():
-            entries = cast("dict[str, Any]", value).items()
-            return {make_inert(str(key)): _make_inert_value(item) for key, item in entries}
-        case _:
-            return value
 
 
 def _is_usable(schema: dict[str, Any]) -> bool:

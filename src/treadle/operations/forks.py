@@ -102,6 +102,7 @@ class ForkService:
             tags=point.queued.tags,
             metadata=point.queued.metadata,
             own_deps=point.queued.own_deps or fork.own_deps,
+            client_tools=point.queued.client_tools if fork.token == point.queued.token else (),
         )
         messages = ()
         if start.message is not None:

@@ -7,7 +7,16 @@ from treadle.operations.operation import Operation
 
 ENTITIES: dict[str, tuple[str, ...]] = {
     "agents": ("agents",),
-    "runs": ("runs", "run_start", "run_control", "run_inspection", "replays", "event_lines", "transcripts"),
+    "runs": (
+        "runs",
+        "run_start",
+        "run_control",
+        "client_calls",
+        "run_inspection",
+        "replays",
+        "event_lines",
+        "transcripts",
+    ),
     "events": ("event_streams",),
     "tickets": ("stream_tickets",),
     "approvals": ("approvals",),

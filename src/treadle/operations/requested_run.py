@@ -9,7 +9,7 @@ from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Message
 from treadle.domain.permissions import Asker
 from treadle.domain.runs import RunPart
-from treadle.domain.tools import ToolChoice
+from treadle.domain.tools import ClientTool, ToolChoice
 from treadle.domain.users import LOCAL_USER, UserId
 
 
@@ -65,5 +65,7 @@ class RequestedRun(Struct, frozen=True, forbid_unknown_fields=True):
     """The program provides deps to this run, in memory."""
     tool_choice: ToolChoice | None = None
     """Whether the model may, must or must not call tools. That it must applies to the first step."""
+    client_tools: tuple[ClientTool, ...] = ()
+    """Tools that the sender runs itself."""
     after_current: bool = False
     """It always starts a run of its own, after those of the session, even if a run of the session waits."""

@@ -16,8 +16,9 @@ from treadle.domain.ids import Instant
 from treadle.domain.messages import Text, Thinking, ToolUse
 from treadle.domain.runs import Metrics, Usage
 
-CallStatus = Literal["asked", "running", "ok", "blocked"] | CallErrorKind
-"""Requested and not started; running; succeeded; refused by a guard or a hook; or the kind of error."""
+CallStatus = Literal["asked", "client", "running", "ok", "blocked"] | CallErrorKind
+"""Requested and not started; with the client, which runs it; running; succeeded; refused by a guard or a hook; or
+the kind of error."""
 
 
 class CallRecord(Struct, frozen=True):
@@ -291,6 +292,10 @@ class _RecordBuilder:
             call, input=data.arguments, status="running", attempts=call.attempts + 1
         )
 
+    def on_client_call(self, data: e.ClientCallRequested) -> None:
+        call = self._calls.get(data.call_id) or CallRecord(data.call_id, data.name, data.arguments)
+        self._calls[data.call_id] = msgspec.structs.replace(call, input=data.arguments, status="client")
+
     def on_agent_spawn(self, data: e.AgentSpawn) -> None:
         call = self._calls.get(data.call_id)
         if call is not None:  # otherwise it is an evaluator, not a tool call
@@ -339,6 +344,7 @@ _HANDLERS: Final[dict[type[EventData], Callable[[_RecordBuilder, Any], None]]] =
     e.ContextCompacted: _RecordBuilder.on_compaction_end,
     e.CompactionFailed: _RecordBuilder.on_compaction_end,
     e.ToolCallStart: _RecordBuilder.on_tool_call_start,
+    e.ClientCallRequested: _RecordBuilder.on_client_call,
     e.AgentSpawn: _RecordBuilder.on_agent_spawn,
     e.ToolCallEnd: _RecordBuilder.on_tool_call_end,
     e.ToolCallError: _RecordBuilder.on_tool_call_error,

@@ -10,12 +10,13 @@ from msgspec import Meta, Struct
 
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import user
+from treadle.domain.tools import ClientTool
 from treadle.operations.attachments import Attachments, make_part
 from treadle.operations.context import Context
 from treadle.operations.operation import LocalCaller, Operation
 from treadle.operations.requested_run import Overrides, RequestedRun
 from treadle.operations.runs import RunDetail, Wait, run_detail, wait_for_end
-from treadle.operations.schemas import FirstSaid, Metadata, ServedUser, SessionName, Tags, Ticket
+from treadle.operations.schemas import ClientTools, FirstSaid, Metadata, ServedUser, SessionName, Tags, Ticket
 
 if TYPE_CHECKING:
     from treadle.domain.events import EventData
@@ -50,6 +51,7 @@ class NewRun(Struct, frozen=True, forbid_unknown_fields=True):
     user: ServedUser | None = None
     tags: Tags = ()
     metadata: Metadata = {}
+    client_tools: ClientTools = ()
 
 
 class StartRun(Struct, frozen=True, forbid_unknown_fields=True):
@@ -117,6 +119,7 @@ async def start_run(context: Context, request: StartRun) -> Accepted | RunDetail
         has_own_model=overrides is not None and overrides.model is not None,
         tags=new.tags,
         metadata=new.metadata,
+        client_tools=tuple([ClientTool(each.name, each.description, each.schema) for each in new.client_tools]),
         after_current=new.after_current,
     )
     ticket = await submit(context, run)

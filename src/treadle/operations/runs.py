@@ -11,7 +11,15 @@ from msgspec import Meta, Struct
 from treadle.domain.commands import format_command
 from treadle.domain.envelope import Origin, to_json
 from treadle.domain.errors import UsageError
-from treadle.domain.events import ModelResolved, RunEnd, RunForked, RunQueued, UserMessage, WaitReason
+from treadle.domain.events import (
+    ClientCallRequested,
+    ModelResolved,
+    RunEnd,
+    RunForked,
+    RunQueued,
+    UserMessage,
+    WaitReason,
+)
 from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.labels import Labels, make_labels, parse_metadata
 from treadle.domain.runs import Metrics, OutcomeKind, Status
@@ -96,7 +104,20 @@ class RunDetail(RunView, frozen=True):
     """The message that it answers, or the command that it carries out."""
     provider: str = ""
     model: str = ""
+    client_calls: tuple["OpenCall", ...] = ()
+    """The calls of the client's tools for which it waits."""
     """The model that was resolved for it, with its provider; empty before that. Steps tell which model answered."""
+
+
+class OpenCall(Struct, frozen=True):
+    """A call of a tool that the client brought and runs. The run waits for its result."""
+
+    call_id: str
+    name: str
+    arguments: str
+    """A JSON object, as the model wrote it."""
+    expires_at: datetime | None = None
+    """When the run continues without a result."""
 
 
 class Question(Struct, frozen=True):
@@ -297,14 +318,21 @@ def run_view(record: RunRecord) -> RunView:
 
 
 async def run_detail(context: Context, record: RunRecord) -> RunDetail:
-    end = None if record.outcome is None else (await context.service.wait(record.origin.run_id))[1]
-    opening = await read_opening(context, record.origin.run_id)
-    return RunDetail(**_fields(record), result=None if end is None else make_run_result(end), **opening)
+    run_id, service = record.origin.run_id, context.service
+    end = None if record.outcome is None else (await service.wait(run_id))[1]
+    calls = await service.client_calls.list_open(run_id) if record.waiting_for == "client_tool" else ()
+    return RunDetail(
+        **_fields(record),
+        result=None if end is None else make_run_result(end),
+        client_calls=tuple(map(make_client_call, calls)),
+        **await read_opening(context, run_id),
+    )
 
 
 async def wait_for_end(context: Context, run_id: RunId, seconds: float) -> None:
-    """Wait for the end of a run, at most so long, and only while the caller waits for the response."""
-    ending = asyncio.ensure_future(context.service.wait(run_id))
+    """Wait for the end of a run, or until it waits for results of its client: at most so long, and only while
+    the caller waits for the response."""
+    ending = asyncio.ensure_future(_wait_for_end_or_client(context, run_id))
     tasks = [ending] if context.leave is None else [ending, asyncio.ensure_future(context.leave())]
     try:
         await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -313,6 +341,26 @@ async def wait_for_end(context: Context, run_id: RunId, seconds: float) -> None:
     finally:
         for task in tasks:
             task.cancel()
+
+
+async def _wait_for_end_or_client(context: Context, run_id: RunId) -> None:
+    service = context.service
+
+    async def check() -> bool | None:
+        record = await service.run(run_id)
+        if record.waiting_for == "client_tool" and await service.client_calls.list_open(run_id):
+            return True
+        return True if record.outcome is not None else None
+
+    while True:
+        found = await service.wait_for_pause(run_id, check)
+        if isinstance(found, bool) or isinstance(found[1], RunEnd) or await check():
+            return
+
+
+def make_client_call(asked: ClientCallRequested) -> OpenCall:
+    expires_at = None if asked.expires_at is None else moment(asked.expires_at)
+    return OpenCall(asked.call_id, asked.name, asked.arguments, expires_at)
 
 
 def make_run_result(end: RunEnd) -> RunResult:

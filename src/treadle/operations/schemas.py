@@ -9,7 +9,9 @@ from msgspec import Meta, Struct
 
 from treadle.domain.ids import Instant, RunId, SessionId
 from treadle.domain.labels import MAX_METADATA, MAX_TAGS, MAX_VALUE_CHARACTERS, TAG_PATTERN
+from treadle.domain.limits import MAX_CLIENT_TOOLS
 from treadle.domain.messages import MESSAGE_LIMIT
+from treadle.domain.tools import ClientTool
 from treadle.domain.workspaces import MAX_WORKSPACE_CHARACTERS
 
 Item = TypeVar("Item")
@@ -50,6 +52,19 @@ Metadata = Annotated[
     Meta(
         description="What the client notes about the run and its child runs, by name.",
         extra_json_schema={"maxProperties": MAX_METADATA},
+    ),
+]
+
+
+class BroughtTool(ClientTool, frozen=True, forbid_unknown_fields=True):
+    """A tool that the client runs itself."""
+
+
+ClientTools = Annotated[
+    tuple[BroughtTool, ...],
+    Meta(
+        description="Tools that the client runs itself. The run waits for the result of each call.",
+        extra_json_schema={"maxItems": MAX_CLIENT_TOOLS},
     ),
 ]
 WantedTags = Annotated[

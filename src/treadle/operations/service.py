@@ -48,9 +48,11 @@ from treadle.ports.tool import Toolbox
 from treadle.ports.vault import Vault
 
 _Found = TypeVar("_Found")
+SUPERSEDED_BY_MESSAGE = "a new message came, from a client with other tools"
 
 if TYPE_CHECKING:
     from treadle.operations.approval_service import Answer, ApprovalService
+    from treadle.operations.client_call_service import ClientCallService
     from treadle.operations.event_feed import Missed
     from treadle.operations.forks import Fork, ForkService
     from treadle.operations.prompts import SentPrompt
@@ -110,6 +112,12 @@ class LocalService:
         return ApprovalService(self._journal, self._runs, self._approvals, self._tools, self._vault, self._drafts)
 
     @cached_property
+    def client_calls(self) -> "ClientCallService":
+        from treadle.operations.client_call_service import ClientCallService
+
+        return ClientCallService(self._journal, self._runs, self._vault, self._drafts)
+
+    @cached_property
     def _fork_service(self) -> "ForkService":
         from treadle.operations.forks import ForkService
 
@@ -163,12 +171,15 @@ class LocalService:
                     "command again."
                 )
             if not await self._is_command(waiting):
-                await self._refuse_other_sender(waiting, submission)
+                queued = await self._check_receiver(waiting, submission)
                 if submission.follows is not None and submission.follows.run_id != waiting:
                     raise SessionContinued(f"{submission.session_id} has gone on: {waiting} waits in it.")
-                event = MessageSteered(message, "steer")
-                if (sequence := await self._deliver(waiting, event, submission.key)) is not None:
-                    return Ticket(waiting, submission.session_id, sequence - 1)
+                if queued.client_tools != submission.client_tools and await self._waits_for_client(waiting):
+                    await self._deliver(waiting, CancelRequested(SUPERSEDED_BY_MESSAGE), None)
+                else:
+                    event = MessageSteered(message, "steer")
+                    if (sequence := await self._deliver(waiting, event, submission.key)) is not None:
+                        return Ticket(waiting, submission.session_id, sequence - 1)
         origin = Origin(
             run_id or RunId(self._ids("run")),
             submission.session_id or SessionId(self._ids("ses")),
@@ -205,8 +216,14 @@ class LocalService:
         repeated."""
         return await self._fork_service.fork(fork)
 
-    async def _refuse_other_sender(self, run_id: RunId, submission: "Submission") -> None:
-        """Raise InvalidState if the run that waits is of another agent, workspace or user than the message."""
+    async def _waits_for_client(self, run_id: RunId) -> bool:
+        """Return whether a run waits for results of its client's tools, which a client with other tools, or without
+        any, will not deliver."""
+        return (await self._runs.record(run_id)).waiting_for == "client_tool"
+
+    async def _check_receiver(self, run_id: RunId, submission: "Submission") -> RunQueued:
+        """Return how the run that waits was queued. Raise InvalidState if it is of another agent, workspace or user
+        than the message."""
         from treadle.operations.submissions import explain_mismatch
 
         queued = await read_queued(run_id, self._journal)
@@ -215,6 +232,7 @@ class LocalService:
                 f"{run_id} waits in this session and would receive the message, but {reason}. Answer, resume or "
                 "cancel that run first, or start another session."
             )
+        return queued
 
     async def _find_waiting_run(self, session_id: SessionId | None) -> RunId | None:
         if session_id is None:

@@ -11,6 +11,7 @@ from treadle.core.context.projection import max_cost
 from treadle.core.tools.permissions import check_examples
 from treadle.domain.agents import AgentSpec
 from treadle.domain.attachments import check_attached_parts
+from treadle.domain.client_tools import check_client_tools
 from treadle.domain.commands import CompactSession, SessionCommand, parse_command
 from treadle.domain.errors import InvalidState, MissingKey, SizeLimitExceeded, UnknownModel, UsageError
 from treadle.domain.events import Redacted, RunQueued
@@ -21,6 +22,7 @@ from treadle.domain.messages import MESSAGE_LIMIT, Message, Part, Text
 from treadle.domain.permissions import ApprovalRule
 from treadle.domain.quotas import Quotas
 from treadle.domain.schemas import check_schema
+from treadle.domain.tools import ClientTool
 from treadle.domain.users import UserId, check_user, journaled_owner
 from treadle.domain.workspaces import Workspace, is_same_place
 from treadle.operations.journal_pages import read_queued
@@ -132,6 +134,7 @@ def make_queued(submission: Submission, credits_per_dollar: float, workspace: Wo
         metadata=labels.metadata,
         trace_parent=submission.trace_parent,
         own_deps=submission.own_deps,
+        client_tools=submission.client_tools,
     )
 
 
@@ -165,6 +168,7 @@ class Admission:
         agent, command = submission.agent, submission.command
         _check_user(submission.user)
         self._refuse_secrets(submission.labels)
+        self._check_client_tools(agent, submission.client_tools)
         await self._check_message(agent, submission.message)
         for earlier in submission.before:
             check_attached_parts(earlier.parts, agent.limits.max_attachment_bytes)
@@ -186,6 +190,22 @@ class Admission:
                 raise UsageError(
                     f"The labels of the run contain the secret `{names[0]}`. Nothing was started. Leave it out."
                 )
+
+    def _check_client_tools(self, agent: AgentSpec, tools: tuple[ClientTool, ...]) -> None:
+        if not tools:
+            return
+        if agent.client_tools == "off":
+            raise UsageError(
+                f"Agent `{agent.name}` accepts no tools of clients (`client_tools: off`). Leave them out."
+            )
+        try:
+            check_client_tools(tools)
+        except ValueError as error:
+            raise UsageError(f"The client's tools are invalid: {error}. Nothing was started.") from None
+        if names := self._vault.redactor.redact(msgspec.json.encode(tools).decode()).names:
+            raise UsageError(
+                f"The client's tools contain the secret `{names[0]}`. Nothing was started. Leave it out."
+            )
 
     async def check_fork(
         self, agent: AgentSpec, message: Message | None, token: TokenId | None, token_quotas: Quotas | None

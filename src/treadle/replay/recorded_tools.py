@@ -71,7 +71,9 @@ class RecordedTools:
         start = next((event.data for event in script.events if isinstance(event.data, e.RunStart)), None)
         specs: Sequence[ToolSpec] = () if start is None else start.tools
         self._tools: dict[str, Tool] = {
-            spec.name: RecordedTool(spec, known.find(spec.name), script, self) for spec in specs
+            spec.name: RecordedTool(spec, known.find(spec.name), script, self)
+            for spec in specs
+            if spec.client is None
         }
         self._script = script
         self._started = (

@@ -14,8 +14,8 @@ from treadle.domain.models import Profile
 from treadle.replay.recording import Recorded, count_opening, is_delivery
 
 DECISIONS = (
-    e.ToolCallStart, e.ApprovalRequested, e.ApprovalDecided, e.ApprovalExpired, e.ClarifyRequested, e.ToolCallError,
-    e.ToolCallBlocked, e.ToolCallEnd, e.HookBlocked, e.BudgetReserved,
+    e.ToolCallStart, e.ApprovalRequested, e.ApprovalDecided, e.ApprovalExpired, e.ClarifyRequested,
+    e.ClientCallRequested, e.ToolCallError, e.ToolCallBlocked, e.ToolCallEnd, e.HookBlocked, e.BudgetReserved,
 )  # fmt: skip
 """Events that record a decision about a call before it runs."""
 

@@ -168,6 +168,7 @@ class MetricsWatcher:
             e.McpDisconnected: self._on_mcp_change,
             e.McpFailed: self._on_mcp_change,
             e.ToolCallStart: self._on_tool_call_start,
+            e.ClientCallRequested: self._on_client_call,
             e.AgentSpawn: self._on_agent_spawn,
             e.ToolCallEnd: self._on_tool_call_end,
             e.ToolCallError: self._on_tool_call_error,
@@ -284,6 +285,9 @@ class MetricsWatcher:
         if run.status != "running":
             self._set_status(run, "running")
         (self._called.get(data.name) or self._find_tool(data.name)).started.value += 1.0
+
+    def _on_client_call(self, run: _Run, data: e.ClientCallRequested) -> None:
+        self._find_tool(data.name).started.value += 1.0
 
     def _on_agent_spawn(self, run: _Run, data: e.AgentSpawn) -> None:
         if run.status != "running":

@@ -286,6 +286,12 @@ class RunSpans:
             call.attributes[span_names.TOOL_ARGUMENTS] = data.arguments
         return ()
 
+    def on_client_call(self, key: str, at: Instant, data: e.ClientCallRequested) -> tuple[Span, ...]:
+        call = self._calls[data.call_id] = self._tool(key, at, data.name, data.call_id)
+        if self._contents:
+            call.attributes[span_names.TOOL_ARGUMENTS] = data.arguments
+        return ()
+
     def on_agent_spawn(self, key: str, at: Instant, data: e.AgentSpawn) -> tuple[Span, ...]:
         if data.role not in DELEGATION_TOOLS:  # an evaluator, not a tool call
             return ()
@@ -339,6 +345,7 @@ _HANDLERS: Final[dict[type[EventData], _Handler]] = {
     e.ContextCompacted: RunSpans.on_context_compacted,
     e.CompactionFailed: RunSpans.on_compaction_failed,
     e.ToolCallStart: RunSpans.on_tool_call_start,
+    e.ClientCallRequested: RunSpans.on_client_call,
     e.AgentSpawn: RunSpans.on_agent_spawn,
     e.ToolCallEnd: RunSpans.on_tool_call_end,
     e.ToolCallError: RunSpans.on_tool_call_error,
@@ -350,7 +357,8 @@ _MOMENTS: Final[dict[type[EventData], str]] = {
     for kind in (
         e.RunStart, e.RunRecovered, e.TrialStarted, e.RunQuarantined, e.MessageSteered, e.RunInterrupted,
         e.ResumeRequested, e.CancelRequested, e.ApprovalRequested, e.ApprovalDecided, e.ApprovalExpired,
-        e.ClarifyRequested, e.ClarifyAnswered, e.RecoveryAction, e.SegmentOpened, e.MemoryDegraded, e.Redacted,
+        e.ClarifyRequested, e.ClarifyAnswered, e.ClientResult, e.RecoveryAction, e.SegmentOpened,
+        e.MemoryDegraded, e.Redacted,
         e.McpConnected, e.McpDisconnected, e.McpFailed,
         e.BreakerOpened, e.BreakerClosed, e.ProcessKilled, e.SandboxDenied, e.QuotaWarning, e.QuotaExceeded,
         e.BudgetExhausted, *(kind for kind in WARNINGS if kind not in _HANDLERS),

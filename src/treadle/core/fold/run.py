@@ -132,3 +132,11 @@ def _on_approval_decided(state: RunState, data: e.ApprovalDecided) -> None:
 def _on_clarify_answered(state: RunState, data: e.ClarifyAnswered) -> None:
     state.review.answers.setdefault(data.call_id, data)
     state.waiting = None
+
+
+@on(e.ClientResult)
+def _on_client_result(state: RunState, data: e.ClientResult) -> None:
+    call = state.review.client_calls.get(data.call_id)
+    if call is not None and call.result is None:
+        call.result, call.delivered_at = data, state.latest_at
+    state.waiting = None

@@ -2,6 +2,7 @@
 
 from treadle.core.fold.registry import on
 from treadle.core.state import RunState
+from treadle.core.sub_states import RequestedCall
 from treadle.domain import events as e
 from treadle.domain.messages import Message, ToolResult
 from treadle.domain.observations import make_header
@@ -51,6 +52,14 @@ def _on_approval_requested(state: RunState, data: e.ApprovalRequested) -> None:
 @on(e.ClarifyRequested)
 def _on_clarify_requested(state: RunState, data: e.ClarifyRequested) -> None:
     state.review.questions[data.call_id] = data
+
+
+@on(e.ClientCallRequested)
+def _on_client_call_requested(state: RunState, data: e.ClientCallRequested) -> None:
+    state.review.client_calls[data.call_id] = RequestedCall(state.latest_at, data.expires_at)
+    if (call := state.find_call(data.call_id)) is not None:
+        call.phase, call.arguments = "requested", data.arguments
+    state.usage.actions += 1
 
 
 @on(e.ToolCallBlocked)

@@ -17,7 +17,8 @@ from treadle.domain.messages import ToolResult, ToolUse
 from treadle.domain.tools import ToolSpec
 from treadle.domain.volatile_text import mask_times
 
-Phase = Literal["asked", "started", "delegated", "ended"]
+Phase = Literal["asked", "requested", "started", "delegated", "ended"]
+"""`requested`: the client was asked to run it."""
 WARN_AFTER_FAILURES = 3
 """Consecutive failures of one tool after which a run looks stuck."""
 MAX_KEY_CHARACTERS = 200

@@ -244,6 +244,8 @@ def _make_default_ruling(approvals: ApprovalRules, spec: ToolSpec, concern: Conc
     """Return the ruling if no rule matches. A call that no sandbox confines is never permitted by default."""
     if concern is not None and concern.kind == "unconfined" and approvals.default == "auto":
         return Ruling("ask", concern.reason, is_by_concern=True)
+    if spec.client is not None and approvals.default == "ask":
+        return PERMITTED  # the client runs it, and asks its user if that is needed
     if spec.needs_approval and approvals.default == "auto":
         return Ruling("ask", f"`{spec.name}` needs an approval, as its code declares")
     return Ruling(approvals.default, f"`{spec.name}` is on {approvals.default} by default")

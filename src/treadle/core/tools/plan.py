@@ -6,6 +6,7 @@ from treadle.core.guards.quota import max_concurrent_calls
 from treadle.core.guards.verdict import BlockCall, StopVerdict
 from treadle.core.state import RunState
 from treadle.core.steps import CollectChildren, RunTools
+from treadle.core.sub_states import RequestedCall
 from treadle.core.subagents.supervision import (
     find_collectable,
     find_signal,
@@ -41,6 +42,7 @@ OUTCOME_UNKNOWN = (
 AFTER_A_DENIAL = "Do not try this call again: go on without it, or say what you need it for."
 UNANSWERED = "No answer came in time. Continue as you think best, and state your assumptions."
 SUPERSEDED = "A new message arrived before an answer."
+CLIENT_MAY_HAVE_RUN_IT = "Whether the client ran the tool is not known. Check before you call it again."
 
 
 def plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | AgentTold | RunWaiting | StopVerdict:
@@ -50,10 +52,14 @@ def plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | Ag
         return RunTools((), tuple([_refuse_excess(call, state) for call in excess_calls]))
     free = free_child_slots(state)
     run: list[Call] = []
+    delivered: list[Call] = []
     batch = Batch(state.tools)
     refuse: list[EventData] = []
     waits: list[RunWaiting] = []
     for call in state.open_calls:
+        if (request := state.review.client_calls.get(call.call_id)) is not None and request.result is not None:
+            delivered.append(call)
+            continue
         if not batch.fits(plan_as_written(call)):
             break  # calls after it are judged when their turn comes
         match _judge_call(state, call, now):
@@ -71,9 +77,9 @@ def plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | Ag
                 batch.add(plan_as_written(call))
             case refusal:
                 refuse += refusal
-    if waits and not (run or refuse):
+    if waits and not (run or refuse or delivered):
         return _combine_waits(waits, state.deadline)
-    return RunTools(tuple(run[: max_concurrent_calls(state)]), tuple(refuse))  # the others come next
+    return RunTools(tuple(run[: max_concurrent_calls(state)]), tuple(refuse), tuple(delivered))  # others come next
 
 
 def _refuse_excess(call: Call, state: RunState) -> ToolCallError:
@@ -84,7 +90,7 @@ def _refuse_excess(call: Call, state: RunState) -> ToolCallError:
 
 def make_skipped(call: Call, reason: str) -> ToolCallError:
     """Return the result of a call that does not run because the run ends."""
-    if call.phase in ("started", "delegated"):
+    if call.phase in ("requested", "started", "delegated"):
         return _make_unknown(call)
     return ToolCallError(call.call_id, call.name, "skipped", f"Not run. {reason}")
 
@@ -106,6 +112,8 @@ def _judge_call(
         return (_make_unknown(call),)
     if (child := state.tree.children.get(call.call_id)) is not None:
         return wait_for_child(state, child)
+    if (asked := state.review.client_calls.get(call.call_id)) is not None:  # after its approval, if it needs one
+        return _check_client_call(state, call, asked, now)
     if (request := state.review.approvals.get(call.call_id)) is not None:
         return _check_approval(state, call, request, now)
     if call.call_id in state.review.questions:
@@ -166,6 +174,19 @@ def _check_question(state: RunState, call: Call, now: Instant) -> RunWaiting | t
     if question.expires_at is not None and now >= question.expires_at:
         return (ToolCallError(call.call_id, call.name, "skipped", UNANSWERED, cause="expired"),)
     return RunWaiting("answer", f"{call.call_id}: {question.question}", question.expires_at, (call.call_id,))
+
+
+def _check_client_call(
+    state: RunState, call: Call, asked: RequestedCall, now: Instant
+) -> RunWaiting | tuple[EventData, ...]:
+    """Return what to wait for, or the end of a call for which the client has delivered no result."""
+    if state.steer_mode is not None:
+        text = f"No result. {SUPERSEDED} {CLIENT_MAY_HAVE_RUN_IT}"
+        return (ToolCallError(call.call_id, call.name, "skipped", text, cause="superseded"),)
+    if asked.expires_at is not None and now >= asked.expires_at:
+        text = f"No result: the client did not deliver one in time. {CLIENT_MAY_HAVE_RUN_IT}"
+        return (ToolCallError(call.call_id, call.name, "timeout", text, cause="expired"),)
+    return RunWaiting("client_tool", f"{call.call_id}: {call.name}", asked.expires_at, (call.call_id,))
 
 
 def make_denied(call: Call, reason: str, cause: CallErrorCause) -> ToolCallError:

@@ -221,6 +221,10 @@ class CallFold:
                 if data.during is None:
                     self._put(replace(self._find(event, data.call_id, QUESTION_TOOL), state="question"))
                 self._put_question(_make_question(event, data))
+            case e.ClientCallRequested() as data:
+                call = self._find(event, data.call_id, data.name)
+                asked = replace(call, state="client", arguments=data.arguments, started_at=event.timestamp)
+                self._put(asked)
             case e.ClarifyAnswered(call_id=call_id, text=text, by=by):
                 if (asked := self._questions.get(call_id)) is not None:
                     self._put_question(replace(asked, state="answered", answer=text, by=by))

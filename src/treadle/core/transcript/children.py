@@ -48,7 +48,7 @@ class ChildFold:
                 self._change(
                     event.run_id, state="running", waiting_for="", doing=THINKING, steps=max(step, child.steps)
                 )
-            case e.ToolCallStart(name=name):
+            case e.ToolCallStart(name=name) | e.ClientCallRequested(name=name):
                 self._change(event.run_id, state="running", waiting_for="", doing=name)
             case e.LlmRetry():
                 self._change(event.run_id, doing="retrying")

@@ -365,6 +365,7 @@ _HANDLERS: Final[dict[type[EventData], Callable[[RunTranscript, Event, Any], Non
     e.ApprovalExpired: RunTranscript.on_call,
     e.ClarifyRequested: RunTranscript.on_call,
     e.ClarifyAnswered: RunTranscript.on_call,
+    e.ClientCallRequested: RunTranscript.on_call,
     e.AgentSpawn: RunTranscript.on_spawn,
     e.AgentEnd: RunTranscript.on_child,
     e.AgentWaiting: RunTranscript.on_child,

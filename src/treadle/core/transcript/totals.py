@@ -9,8 +9,8 @@ from treadle.domain.runs import Usage
 from treadle.domain.transcript import Activity, RunTotals
 
 _STARTS_WORK = (
-    e.RunStart, e.StepStart, e.LlmRequest, e.ToolCallStart, e.AgentSpawn, e.CompactionStarted, e.RunRecovered,
-    e.CommandObeyed,
+    e.RunStart, e.StepStart, e.LlmRequest, e.ToolCallStart, e.ClientCallRequested, e.AgentSpawn,
+    e.CompactionStarted, e.RunRecovered, e.CommandObeyed,
 )  # fmt: skip
 """Events that only a worker appends which executes the run."""
 
@@ -32,7 +32,7 @@ class TotalsFold:
                 e.LlmRequest() | e.LlmResponse() | e.LlmError() | e.LlmRetry() | e.ModelResolved() | e.LlmFallback()
             ):
                 self._apply_model(event.timestamp, data)
-            case e.ToolCallStart(name=name):
+            case e.ToolCallStart(name=name) | e.ClientCallRequested(name=name):
                 self._change(activity="calling", tool=name, tool_calls=self.totals.tool_calls + 1)
             case e.StepStart(step=step):
                 self._change(steps=step, activity="thinking", detail="")

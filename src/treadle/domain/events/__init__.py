@@ -38,6 +38,8 @@ from treadle.domain.events.model_calls import (
     ToolCallDelta,
 )
 from treadle.domain.events.tool_calls import (
+    ClientCallRequested,
+    ClientResult,
     HookBlocked,
     ProcessKilled,
     ResultTruncated,
@@ -187,6 +189,8 @@ __all__ = [
     "ChildSignal",
     "ClarifyAnswered",
     "ClarifyRequested",
+    "ClientCallRequested",
+    "ClientResult",
     "CommandObeyed",
     "CompactStage",
     "CompactTrigger",

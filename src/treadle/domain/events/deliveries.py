@@ -4,6 +4,7 @@ from typing import Literal
 
 from treadle.domain.events.definitions import EventData, durable
 from treadle.domain.events.permissions import ApprovalDecided, ClarifyAnswered
+from treadle.domain.events.tool_calls import ClientResult
 from treadle.domain.messages import Message
 
 SteerMode = Literal["steer", "interrupt"]
@@ -37,4 +38,12 @@ class CancelRequested(EventData, frozen=True):
     reason: str
 
 
-Delivery = MessageSteered | RunInterrupted | ResumeRequested | CancelRequested | ApprovalDecided | ClarifyAnswered
+Delivery = (
+    MessageSteered
+    | RunInterrupted
+    | ResumeRequested
+    | CancelRequested
+    | ApprovalDecided
+    | ClarifyAnswered
+    | ClientResult
+)

@@ -14,7 +14,7 @@ from treadle.domain.models import UNKNOWN_WINDOW, Profile
 from treadle.domain.permissions import Asker
 from treadle.domain.quotas import Quotas, Shortage
 from treadle.domain.runs import Metrics, OutcomeKind, RunPart, Status
-from treadle.domain.tools import ToolChoice, ToolSpec
+from treadle.domain.tools import ClientTool, ToolChoice, ToolSpec
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.workspaces import Workspace
 
@@ -64,6 +64,8 @@ class RunQueued(EventData, frozen=True):
     """Whether the model may, must or must not call tools. That it must applies to the first step. Null: it may."""
     own_deps: bool = False
     """The program submitted it with deps of its own, which are not stored. Another process makes them anew."""
+    client_tools: tuple[ClientTool, ...] = ()
+    """The tools that the sender of the message runs itself."""
 
     @property
     def has_anonymous_words(self) -> bool:
@@ -135,7 +137,16 @@ class ModelResolved(EventData, frozen=True):
 
 
 WaitReason = Literal[
-    "retry", "interrupted", "unavailable", "breaker", "approval", "answer", "quota", "budget", "child"
+    "retry",
+    "interrupted",
+    "unavailable",
+    "breaker",
+    "approval",
+    "answer",
+    "quota",
+    "budget",
+    "child",
+    "client_tool",
 ]
 
 
@@ -147,7 +158,7 @@ class RunWaiting(EventData, frozen=True):
     detail: str
     wake_at: Instant | None = None
     subjects: tuple[str, ...] = ()
-    """What it waits for: IDs of approvals, of calls with a question, and of child runs."""
+    """What it waits for: IDs of approvals, of calls with a question or of a client's tool, and of child runs."""
     shortage: Shortage | None = None
     """The account that has too little left, for `quota` and `budget`."""
     breaker_seconds: float | None = None

@@ -7,6 +7,7 @@ from msgspec import Struct
 from treadle.domain.events.definitions import EventData, durable, live
 from treadle.domain.excerpts import Excerpt
 from treadle.domain.file_fingerprints import FileFingerprint
+from treadle.domain.ids import Instant
 from treadle.domain.messages import Image
 from treadle.domain.permissions import ConcernKind
 
@@ -195,3 +196,24 @@ class SandboxDenied(EventData, frozen=True):
 
     call_id: str
     reason: str
+
+
+@durable("client_call_requested")
+class ClientCallRequested(EventData, frozen=True):
+    """The model has called a tool of the client. The run waits for the result."""
+
+    call_id: str
+    name: str
+    """The tool, as the client calls it."""
+    arguments: str
+    expires_at: Instant | None = None
+
+
+@durable("client_result")
+class ClientResult(EventData, frozen=True):
+    """The client has delivered the result of a call. A result is final."""
+
+    call_id: str
+    content: str
+    is_error: bool = False
+    images: tuple[Image, ...] = ()

@@ -39,8 +39,8 @@ MAX_USER_LINES = 30
 SUBJECTS = {"edit_file": "path", "write_file": "path", "clarify": "question"}
 """The argument that says what a call is about; the others are shown below it."""
 MARKS = {
-    "writing": "…", "pending": "○", "approval": "?", "question": "?", "running": "●", "done": "✓", "failed": "✗",
-    "denied": "✗", "blocked": "✗",
+    "writing": "…", "pending": "○", "approval": "?", "question": "?", "client": "○", "running": "●", "done": "✓",
+    "failed": "✗", "denied": "✗", "blocked": "✗",
 }  # fmt: skip
 
 

@@ -24,6 +24,7 @@ CALL_STATES = {
     "pending": "waits",
     "approval": "needs your approval",
     "question": "asks you",
+    "client": "with the client",
     "running": "running",
     "done": "done",
     "failed": "failed",
