@@ -14,7 +14,6 @@ from typing import (
     Protocol,
     TypeAlias,
     TypedDict,
-    TypeVar,
     Unpack,
     cast,
     overload,
