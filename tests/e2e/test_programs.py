@@ -116,6 +116,10 @@ SCRIPTS: dict[str, tuple[Sequence[Behaviour], Sequence[str]]] = {
         [asks(("add_note", {"text": "The loom is blue."})), asks(("list_notes", {})), says("Noted.")],
         ["Noted.", "['The loom is blue.']"],
     ),
+    "notebook_cells": (
+        [says("One."), says("Two."), says("Three.")],
+        ["One.\nTwo.\nThree.\n4 messages\n"],
+    ),
     "progress": ([asks(("index", {"folder": "docs"})), says("Done.")], ["progress 50 %", "progress 100 %"]),
 }
 """What the model replies to each program, and what the program prints."""

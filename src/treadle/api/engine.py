@@ -1,7 +1,6 @@
 """The public engine: everything that a program needs to run agents on one database."""
 
 import asyncio
-import atexit
 import inspect
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
@@ -33,7 +32,7 @@ from treadle.api.agent import (
     request_run,
 )
 from treadle.api.decisions import OnApproval, OnClarify, read_decision
-from treadle.api.loop_thread import LoopThread
+from treadle.api.loop_thread import LoopThread, call_at_exit
 from treadle.api.option_hints import refuse_unknown_options
 from treadle.api.pauses import Pauses, WaitingRun
 from treadle.api.result import (
@@ -627,12 +626,11 @@ class Engine(RunMethods):
         """Open the engine for programs without an event loop that have no place for a `with` block, such as the
         modules of a web framework. It is closed by `close`, or at the end of the process."""
         self.__enter__()
-        atexit.register(self.close)
+        call_at_exit(self.close)
         return self
 
     def close(self) -> None:
-        """Close an engine that `open` has opened."""
-        atexit.unregister(self.close)
+        """Close an engine that `open` has opened, unless it is closed."""
         self.__exit__()
 
     def __enter__(self) -> Self:

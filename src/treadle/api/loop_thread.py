@@ -1,6 +1,7 @@
 """An event loop in a thread of its own, for programs without one."""
 
 import asyncio
+import atexit
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import aclosing
@@ -21,6 +22,13 @@ class ClosableIterator(Protocol[_T_co]):
 
 AHEAD = 1000
 """How many values an iteration may be ahead of its reader."""
+
+
+def call_at_exit(function: Callable[[], object]) -> None:
+    """Call a function when the main thread has ended. The functions of `atexit` are called only after all pools of
+    threads have stopped, which an event loop needs to close what it has opened."""
+    register = getattr(threading, "_register_atexit", atexit.register)
+    register(function)
 
 
 class LoopThread:
