@@ -85,7 +85,7 @@ def test_aiohttp_verifies_servers_with_the_deferred_context() -> None:
 def test_functions_can_be_called_before_pools_of_threads_stop() -> None:
     """As an engine that a program has opened without `with` needs to close itself."""
     code = """if True:
-        import asyncio, threading
+        import asyncio, concurrent.futures.thread, threading
         threading._register_atexit(lambda: asyncio.run(asyncio.to_thread(print, "closed")))
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -195,7 +195,15 @@ def __getattr__(name: str) -> Any:
     """Import a public name on first use, so that the command line starts quickly."""
     if name in _PUBLIC:
         return getattr(import_module(_PUBLIC[name]), name)
-    raise AttributeError(f"module `treadle` has no attribute `{name}`")
+    raise AttributeError(_explain_missing_name(name))
+
+
+def _explain_missing_name(name: str) -> str:
+    if name.startswith("_"):
+        return f"module `treadle` has no attribute `{name}`"
+    from treadle.api.attribute_hints import explain_missing_name
+
+    return explain_missing_name("treadle", name, __all__)
 
 
 def __dir__() -> list[str]:

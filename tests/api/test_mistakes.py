@@ -1,6 +1,7 @@
 """The likeliest mistakes of newcomers. Each gives one message that names its cause and its cure."""
 
 import asyncio
+import copy
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -11,6 +12,8 @@ import pytest
 
 import treadle
 from tests.api.programs import HELPER, OPERATOR, deploy, make_engine
+from treadle.api.attribute_hints import HINTS
+from treadle.api.streams import RunStream
 from treadle.testing.models import ask, call, say
 
 Mistake = Callable[[Path, treadle.Engine], Awaitable[object]]
@@ -63,6 +66,14 @@ async def call_sync(engine: treadle.Engine) -> None:
 async def iterate(stream: Any) -> None:
     for _ in stream:
         pass
+
+
+async def look_up(owner: object, name: str) -> object:
+    return getattr(owner, name)
+
+
+async def look_up_in_result(engine: treadle.Engine, name: str) -> object:
+    return getattr(await engine.run(HELPER, "Hello."), name)
 
 
 UNKNOWN: Any = "x"
@@ -119,6 +130,23 @@ MISTAKES: dict[str, tuple[Mistake, str]] = {
     "an odd function": (lambda _, engine: engine.run(OPERATOR, "Go.", on_approval=lambda _: UNKNOWN), '"approve"'),
     "await a stream": (lambda _, engine: engine.stream(HELPER, "Hello."), "read with `async for`"),
     "for on a stream": (lambda _, engine: iterate(engine.stream(HELPER, "Hello.")), "read with `async for`"),
+    "a tool's option": (lambda _, __: declare(deploy, requires_approval=True), "Write needs_approval=True"),
+    "a typo in a tool": (lambda _, __: declare(deploy, repeatble=True), "Did you mean `repeatable`?"),
+    "agent.run": (lambda _, __: look_up(HELPER, "run"), "Call `await engine.run(agent, message)`"),
+    "agent.as_tool": (lambda _, __: look_up(HELPER, "as_tool"), "Write tools=[agent]"),
+    "@agent.tool": (lambda _, __: look_up(HELPER, "tool"), "with @treadle.tool"),
+    "agent.name": (lambda _, __: look_up(HELPER, "name"), "Write agent.spec.name."),
+    "engine.approve": (lambda _, engine: look_up(engine, "approve"), 'engine.decide(approval_id, "approve")'),
+    "engine.list_run": (lambda _, engine: look_up(engine, "list_run"), "Did you mean `list_runs`?"),
+    "engine.run_stream": (lambda _, engine: look_up(engine, "run_stream"), "Call engine.stream_text"),
+    "result.data": (lambda _, engine: look_up_in_result(engine, "data"), "Write result.output"),
+    "result.outptu": (lambda _, engine: look_up_in_result(engine, "outptu"), "Did you mean `output`?"),
+    "stream.text_stream": (
+        lambda _, engine: look_up(engine.stream(HELPER, "Hello."), "text_stream"),
+        "The stream itself yields",
+    ),
+    "treadle.Runner": (lambda _, __: look_up(treadle, "Runner"), "Open a treadle.Engine"),
+    "treadle.Agnet": (lambda _, __: look_up(treadle, "Agnet"), "Did you mean `Agent`?"),
     "sync in a loop": (lambda _, engine: call_sync(engine), "use `await engine.run"),
 }
 
@@ -128,7 +156,7 @@ async def test_a_mistake_is_explained(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     mistake, message = MISTAKES[name]
     async with make_engine(tmp_path, ask(call("deploy", version="1.2")), say("Done.")) as engine:
-        with pytest.raises((treadle.TreadleError, TypeError)) as raised:
+        with pytest.raises((treadle.TreadleError, TypeError, AttributeError)) as raised:
             await mistake(tmp_path, engine)
     assert message in str(raised.value)
 
@@ -155,3 +183,17 @@ async def test_a_program_asks_an_agent_in_one_line(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=asyncio.subprocess.PIPE)
     output, _ = await process.communicate()
     assert output.decode().strip() in ("failed", "completed")
+
+
+def test_names_of_python_are_looked_up_as_in_other_classes() -> None:
+    """Agents are copied and pickled, and notebooks ask objects for their own representation."""
+    assert not hasattr(HELPER, "_repr_html_")
+    assert copy.deepcopy(HELPER).spec == HELPER.spec
+    assert not hasattr(treadle, "__wrapped__")
+
+
+def test_hints_are_about_names_that_are_missing() -> None:
+    owners = {"treadle": treadle, "RunStream": RunStream, "Result": treadle.Result}
+    owners |= {"Agent": treadle.Agent, "Engine": treadle.Engine}
+    assert owners.keys() == HINTS.keys()
+    assert [(owner, name) for owner, hints in HINTS.items() for name in hints if name in dir(owners[owner])] == []

@@ -116,6 +116,22 @@ SCRIPTS: dict[str, tuple[Sequence[Behaviour], Sequence[str]]] = {
         [asks(("add_note", {"text": "The loom is blue."})), asks(("list_notes", {})), says("Noted.")],
         ["Noted.", "['The loom is blue.']"],
     ),
+    "named_session": (
+        [says("Hello, Ada."), says("Ada.")],
+        ["user: My name is Ada.", "assistant: Hello, Ada.", "user: What is my name?", "assistant: Ada."],
+    ),
+    "validated_answer": (
+        [
+            says('{"number": "7", "lines": []}'),
+            says('{"number": "INV-7", "lines": [{"item": "loom", "price": 420}]}'),
+        ],
+        ["INV-7 EUR 420.0"],
+    ),
+    "batch_with_limit": (
+        [refuses(400, "no"), *[says(f"Label {number}.") for number in range(7)]],
+        ["7 of 8", "8 in the usage of the batch"],
+    ),
+    "own_threads": ([says(f"Answer {number}.") for number in range(4)], ["['Answer 0.', 'Answer 1.', 'Answer 2.'"]),
     "notebook_cells": (
         [says("One."), says("Two."), says("Three.")],
         ["One.\nTwo.\nThree.\n4 messages\n"],

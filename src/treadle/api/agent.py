@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
 from typing import (
+    TYPE_CHECKING,
     Any,
     Generic,
     Literal,
@@ -255,6 +256,13 @@ class Agent(Generic[Deps, Output]):
         blocks until then. A program that runs several agents opens one `Engine`."""
         engine = import_module("treadle.api.engine").Engine()  # by its name: an engine knows what an agent is
         return engine.run_sync(self, message, **options)
+
+    if not TYPE_CHECKING:  # type checkers know what is there
+
+        def __getattr__(self, name):
+            from treadle.api.attribute_hints import refuse_name
+
+            refuse_name(self, name, f"Write agent.spec.{name}" if name in AgentSpec.__struct_fields__ else "")
 
 
 def collect_tools(tools: Sequence[ToolLike]) -> tuple[Tool, ...]:

@@ -823,6 +823,13 @@ class Engine(RunMethods):
             await parts.close()
         await self._config.close()
 
+    if not TYPE_CHECKING:  # type checkers know what is there
+
+        def __getattr__(self, name):
+            from treadle.api.attribute_hints import refuse_name
+
+            refuse_name(self, name)
+
 
 async def _read_items(run_id: RunId, events: AsyncGenerator[Event, None]) -> "AsyncGenerator[Item, None]":
     from treadle.core.transcript.fold import RunTranscript

@@ -1,7 +1,7 @@
 """The results of runs."""
 
 from collections.abc import Iterable
-from typing import Any, Generic, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from msgspec import Struct
 from typing_extensions import TypeVar
@@ -119,6 +119,13 @@ class Result(Struct, Generic[Output], frozen=True):
         if self.status not in ("completed", "waiting"):
             reason = self.reason or f"It ended as `{self.outcome}`."
             raise RunFailed(f"Run {self.run_id} is {self.status}. {reason} {self.next}".rstrip())
+
+    if not TYPE_CHECKING:  # type checkers know what is there
+
+        def __getattr__(self, name):
+            from treadle.api.attribute_hints import refuse_name
+
+            refuse_name(self, name)
 
 
 def list_refused_calls(events: Iterable[Event]) -> RefusedCalls:

@@ -1,7 +1,7 @@
 """Runs that a program reads while they work."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any, Final, Generic, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, Self
 
 import msgspec
 from typing_extensions import TypeVar
@@ -94,6 +94,13 @@ class RunStream(AsyncIterator[Piece], Generic[Piece, Output]):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+    if not TYPE_CHECKING:  # type checkers know what is there
+
+        def __getattr__(self, name):
+            from treadle.api.attribute_hints import refuse_name
+
+            refuse_name(self, name)
 
     async def _iterate(self) -> AsyncGenerator[Piece, None]:
         run_id = self._run_id = await self._start()

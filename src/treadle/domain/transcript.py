@@ -48,6 +48,10 @@ class MessageItem(ItemPlace, frozen=True, tag="message"):
     images: tuple[Image, ...] = ()
     delivery: Literal["message", "steer", "interrupt", "command"] = "message"
 
+    @property
+    def role(self) -> Literal["user"]:
+        return "user"
+
 
 class ThinkingItem(ItemPlace, frozen=True, tag="thinking"):
     """The reasoning of the model before a reply."""
@@ -67,6 +71,10 @@ class AnswerItem(ItemPlace, frozen=True, tag="answer"):
     step: int = 0
     source: Literal["model", "command"] = "model"
     model: str = ""
+
+    @property
+    def role(self) -> Literal["assistant"]:
+        return "assistant"
 
 
 class CallItem(ItemPlace, frozen=True, tag="call"):

@@ -4,10 +4,11 @@ import asyncio
 import inspect
 from collections.abc import Callable, Sequence
 from functools import update_wrapper
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, cast, get_args, overload
+from typing import Any, Generic, Literal, NoReturn, ParamSpec, TypeVar, cast, get_args, overload
 
 import msgspec
 
+from treadle.domain.suggestions import find_closest
 from treadle.domain.tools import Effect, Need, ToolSpec
 from treadle.ports.tool import Observation, Subjects, ToolContext
 from treadle.tools import pydantic
@@ -123,6 +124,7 @@ def tool(
     needs: Sequence[Need] = (),
     name: str | None = None,
     description: str | None = None,
+    **others: Any,
 ) -> Any:
     """Turn a typed function into a tool: sync, async, or a generator that yields its progress.
 
@@ -140,6 +142,8 @@ def tool(
     A tool of LangChain or pydantic-ai keeps its name and schema: `treadle.tool(search, effect="read")`.
     """
 
+    for other in others:
+        _refuse_option(other)
     if effect not in get_args(Effect):
         raise TypeError(f"effect={effect!r}: it is one of {', '.join(get_args(Effect))}")
 
@@ -169,6 +173,29 @@ def tool(
         return FunctionTool(function, spec, signature)
 
     return decorate if function is None else decorate(function)
+
+
+_OPTION_HINTS = {
+    "requires_approval": "Write needs_approval=True",
+    "requires_confirmation": "Write needs_approval=True",
+    "interrupt": "Write needs_approval=True",
+    "args_schema": "Leave it out: the schema comes from the signature",
+    "parameters": "Leave it out: the schema comes from the signature",
+    "retries": "Leave it out: the model sees a treadle.ToolError, and calls again",
+    "return_direct": "Leave it out: the model answers",
+    "name_override": "Write name=…",
+    "description_override": "Write description=…",
+    "strict": "Leave it out: arguments are always validated",
+}
+"""What to write instead of the options of other libraries."""
+
+
+def _refuse_option(name: str) -> NoReturn:
+    """Raise TypeError for an option that tools do not have."""
+    known = [each for each in inspect.signature(tool).parameters if each not in ("function", "others")]
+    near = find_closest(name, known)
+    hint = _OPTION_HINTS.get(name) or (f"Did you mean `{near}`?" if near else f"Options: {', '.join(known)}")
+    raise TypeError(f"`{name}` is not an option of a tool. {hint}{'' if hint.endswith('?') else '.'}")
 
 
 def _check_parameter_names(
