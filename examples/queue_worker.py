@@ -3,9 +3,11 @@
 python queue_worker.py add "Describe a loom."
 python queue_worker.py work
 
-Each job is a run whose key is the number of the job. A worker that takes a job again gets the run that exists."""
+Each job is a run whose key is the number of the job. A worker that takes a job again gets the run that exists. On
+PostgreSQL (WORKER_DATABASE), several workers share the jobs."""
 
 import asyncio
+import os
 import sqlite3
 import sys
 from contextlib import closing
@@ -13,6 +15,7 @@ from contextlib import closing
 import treadle
 from treadle.testing import FunctionModel, ask, call, say
 
+DATABASE = os.environ.get("WORKER_DATABASE", "sqlite:///worker.db")
 JOBS = """CREATE TABLE IF NOT EXISTS jobs (
     id INTEGER PRIMARY KEY, message TEXT NOT NULL, run TEXT, answer TEXT)"""
 
@@ -50,7 +53,7 @@ async def main() -> None:
         if sys.argv[1] == "add":
             jobs.execute("INSERT INTO jobs (message) VALUES (?)", (sys.argv[2],))
             return
-        engine = treadle.Engine("sqlite:///worker.db")
+        engine = treadle.Engine(DATABASE)
         engine.add_model(
             "scripted",
             FunctionModel(

@@ -13,7 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
+
+import pytest
+
+from tests.stores.postgres.conftest import databases as databases
+from tests.stores.postgres.conftest import url as url
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 HAIKU = "Threads cross in silence."
@@ -103,6 +108,26 @@ def test_the_django_application_answers_in_synchronous_views(tmp_path: Path) -> 
         assert messages == ["A haiku.", HAIKU, "More.", HAIKU]
 
 
+def test_the_api_below_a_path_of_django_is_for_users_of_its_login(tmp_path: Path) -> None:
+    words = ("-m", "uvicorn", "django_asgi:application", "--app-dir", str(EXAMPLES), "--port", "0")
+    with start(tmp_path, *words) as process:
+        url = read_until(process, r"running on (http://127\.0\.0\.1:\d+)")[1]
+        ada, bob = (build_opener(HTTPCookieProcessor()) for _ in range(2))
+        for browser, user in ((ada, "ada"), (bob, "bob")):
+            assert json.load(browser.open(f"{url}/login/{user}")) == {"user": user}
+        assert refuse(f"{url}/agents/v1/agents") == 401
+        assert refuse(f"{url}/v1/agents") == 404
+        message, headers = json.dumps({"message": "A haiku."}).encode(), {"Content-Type": "application/json"}
+        asked = Request(f"{url}/agents/v1/agents/desk/runs?wait=60", message, headers)
+        run = json.load(ada.open(asked))
+        assert (run["result"]["text"], run["owner"]) == (HAIKU, "ada")
+        events = ada.open(f"{url}/agents/v1/runs/{run['run_id']}/events?after=0").read().decode()
+        assert "event: run_end" in events
+        with pytest.raises(HTTPError, match="404"):
+            bob.open(f"{url}/agents/v1/runs/{run['run_id']}")
+        assert json.load(bob.open(f"{url}/agents/v1/runs"))["items"] == []
+
+
 def test_a_worker_that_is_killed_does_each_job_once(tmp_path: Path) -> None:
     worker = str(EXAMPLES / "queue_worker.py")
     for message in ("Describe a loom.", "Describe a treadle."):
@@ -119,3 +144,18 @@ def test_a_worker_that_is_killed_does_each_job_once(tmp_path: Path) -> None:
     assert (tmp_path / "published.txt").read_text().splitlines() == ["A loom holds threads."] * 2
     with sqlite3.connect(tmp_path / "jobs.db") as jobs:
         assert jobs.execute("SELECT answer, count(DISTINCT run) FROM jobs").fetchall() == [("Done.", 2)]
+
+
+def test_two_workers_on_postgres_share_the_jobs(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = str(EXAMPLES / "queue_worker.py")
+    monkeypatch.setenv("WORKER_DATABASE", url)
+    for number in range(4):
+        with start(tmp_path, worker, "add", f"Describe loom {number}.") as adding:
+            assert adding.wait() == 0
+    with start(tmp_path, worker, "work") as one, start(tmp_path, worker, "work") as other:
+        for process in (one, other):
+            out, _ = process.communicate()
+            assert process.returncode == 0, out
+    assert (tmp_path / "published.txt").read_text().splitlines() == ["A loom holds threads."] * 4
+    with sqlite3.connect(tmp_path / "jobs.db") as jobs:
+        assert jobs.execute("SELECT answer, count(DISTINCT run) FROM jobs").fetchall() == [("Done.", 4)]
