@@ -55,7 +55,9 @@ peers: $(READY)
 	npm install --silent --no-audit --no-fund --prefix .peers @copilotkit/aimock@1.43.0 eventsource@3.0.7 \
 		@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/server-everything@2026.8.31 \
 		@modelcontextprotocol/server-filesystem@2026.8.31 \
-		@modelcontextprotocol/server-memory@2026.8.31 acpx@0.19.1 emulate@0.12.2 telegram-test-api@4.2.1 node@22 \
+		@modelcontextprotocol/server-memory@2026.8.31 \
+		@openai/codex@0.169.0 opencode-ai@1.18.33 openai@6.49.0 \
+		acpx@0.19.1 emulate@0.12.2 telegram-test-api@4.2.1 node@22 \
 		@redocly/cli@2.77.0 openapi-typescript@7.13.0 openapi-fetch@0.17.0 typescript@5.9.3 @types/node@22 \
 		@ag-ui/client@1.0.0
 	test -x .peers/openapi/bin/python || $(PYTHON) -m venv .peers/openapi

@@ -5,7 +5,7 @@ from msgspec import structs
 
 from treadle.core.fold import fold_all
 from treadle.core.state import join_messages
-from treadle.domain.events import LlmRequest, MessageSteered, RunWaiting
+from treadle.domain.events import ClientResult, LlmRequest, MessageSteered, RunWaiting
 from treadle.domain.runs import RunPart
 from treadle.engine.run_history import load_run_history
 from treadle.operations.journal_pages import read_stored_events
@@ -36,7 +36,7 @@ async def find_part_end(part: RunPart, journal: Journal) -> int | None:
                 has_called = True
             case RunWaiting():
                 has_waited = has_called
-            case MessageSteered() if has_waited:
+            case MessageSteered() | ClientResult() if has_waited:
                 return event.sequence - 1
             case _:
                 pass

@@ -51,6 +51,7 @@ _Found = TypeVar("_Found")
 SUPERSEDED_BY_MESSAGE = "a new message came, from a client with other tools"
 
 if TYPE_CHECKING:
+    from treadle.domain.client_tools import ClientTool
     from treadle.operations.approval_service import Answer, ApprovalService
     from treadle.operations.client_call_service import ClientCallService
     from treadle.operations.event_feed import Missed
@@ -440,6 +441,10 @@ class LocalService:
     async def queued(self, run_id: RunId) -> RunQueued:
         """Return the terms of a run, as it was queued."""
         return await read_queued(run_id, self._journal)
+
+    async def client_tools_of(self, run_id: RunId) -> "Sequence[ClientTool]":
+        """Return the tools that the sender of a run's message brought."""
+        return (await read_queued(run_id, self._journal)).client_tools
 
     async def _is_command(self, run_id: RunId) -> bool:
         """Return whether a run is a session command, which answers no message."""

@@ -386,14 +386,3 @@ async def test_a_failure_before_the_first_byte_is_the_answer(tmp_path: Path, str
         assert failed.value.status_code == 502
         assert failed.value.code == "model_error"
         assert "boom" in failed.value.message
-
-
-async def test_calls_that_the_client_offers_are_refused(tmp_path: Path) -> None:
-    tool: Any = {"type": "function", "function": {"name": "clock", "parameters": {}}}
-
-    async with talking(tmp_path, says("Fine.")) as talk:
-        with pytest.raises(openai.BadRequestError, match="its own tools") as refused:
-            await talk.client.chat.completions.create(model="one", messages=GO, tools=[tool])
-        assert refused.value.param == "tools"
-        answer = await talk.client.chat.completions.create(model="one", messages=GO, tools=[])
-        assert answer.choices[0].message.content == "Fine."

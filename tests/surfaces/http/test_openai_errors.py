@@ -77,7 +77,7 @@ async def test_a_paused_agent_is_not_retried(tmp_path: Path) -> None:
 
 
 REFUSED_IN_CHATS: list[tuple[str, Any]] = [
-    ("n", 2), ("functions", [{"name": "x"}]), ("tools", [{"type": "function"}]), ("tool_choice", "required"),
+    ("n", 2), ("functions", [{"name": "x"}]), ("tools", [{"type": "function"}]), ("tool_choice", "perhaps"),
     ("max_tokens", 0), ("max_tokens", "many"), ("temperature", 3), ("temperature", -1), ("top_p", 1.5),
     ("frequency_penalty", 3), ("presence_penalty", -3), ("seed", "x"), ("stop", 3), ("logit_bias", [1]),
     ("max_completion_tokens", -1), ("reasoning_effort", "huge"), ("metadata", {"a": 1}), ("metadata", {"a b": "c"}),
@@ -88,7 +88,7 @@ REFUSED_IN_CHATS: list[tuple[str, Any]] = [
     ("messages", [{"role": "user", "content": "  "}]), ("model", 3),
 ]  # fmt: skip
 REFUSED_IN_RESPONSES: list[tuple[str, Any]] = [
-    ("tools", [{"type": "web_search"}]), ("tool_choice", {"type": "function"}), ("top_p", 1.5),
+    ("tools", [{"type": "function"}]), ("tool_choice", {"type": "function"}), ("top_p", 1.5),
     ("prompt", {"id": "x"}), ("input", []), ("input", [{"type": "item_reference", "id": "x"}]),
     ("input", [{"type": "nonsense"}]),
     ("input", [{"content": "who says this?"}]), ("input", 3), ("max_output_tokens", 0), ("temperature", 9),

@@ -90,9 +90,10 @@ def _choose_tools(state: RunState, tools_offered: bool) -> ToolChoice:
     wanted = None if state.tree.queued is None else state.tree.queued.tool_choice
     if wanted is None or (wanted.mode == "required" and state.step.number > 1):
         return AUTO
-    if wanted.tool and all(wanted.tool != tool.name for tool in state.prompt.preamble.tools):
-        return AUTO
-    return wanted
+    if not wanted.tool:
+        return wanted
+    names = {tool.client or tool.name: tool.name for tool in state.prompt.preamble.tools}
+    return ToolChoice(wanted.mode, names[wanted.tool]) if wanted.tool in names else AUTO
 
 
 def _may_constrain(state: RunState, tools_offered: bool, profile: Profile) -> bool:

@@ -65,6 +65,7 @@ class RequestedSettings(Struct, frozen=True):
     effort: Effort | None = None
     format: OutputFormat | None = None
     names: tuple[str, str] = ("max_tokens", "response_format")
+    parallel_calls: bool | None = None
 
 
 def apply_settings(agent: AgentSpec, requested: RequestedSettings) -> AgentSpec:
@@ -79,6 +80,8 @@ def apply_settings(agent: AgentSpec, requested: RequestedSettings) -> AgentSpec:
         settings = structs.replace(settings, max_tokens=limit)
         limits = structs.replace(limits, max_continuations=0)  # do not continue an answer that reaches this limit
     settings = structs.replace(settings, **_read_sampling(requested.sampling))
+    if requested.parallel_calls is not None:
+        settings = structs.replace(settings, parallel_tool_calls=requested.parallel_calls)
     if requested.effort is not None:
         settings = structs.replace(settings, reasoning=_limit_effort(requested.effort, settings.reasoning))
     output = (

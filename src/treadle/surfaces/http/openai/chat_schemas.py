@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from treadle.domain.runs import Metrics
+from treadle.domain.runs import Metrics, Usage
 from treadle.surfaces.http.openai.agent_limits import Effort, OutputFormat
 
 # ── Requests ───────────────────────────────────────────────────────────────────────────────────────
@@ -42,10 +42,17 @@ class ClientFunction(Struct, frozen=True):
     arguments: str = ""
 
 
+class ClientFreeform(Struct, frozen=True):
+    name: str = ""
+    input: str = ""
+
+
 class ClientCall(Struct, frozen=True):
     """A call that a model made of one of the client's tools."""
 
-    function: ClientFunction = ClientFunction()
+    id: str = ""
+    function: ClientFunction | None = None
+    custom: ClientFreeform | None = None
 
 
 class ChatMessage(Struct, frozen=True):
@@ -75,6 +82,7 @@ class ChatRequest(Struct, frozen=True):
     tools: Any = None
     functions: Any = None
     tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
     stop: str | tuple[str, ...] | None = None
     top_p: float | None = None
     frequency_penalty: float | None = None
@@ -112,13 +120,37 @@ class ChatUsage(Struct, frozen=True):
     prompt_tokens_details: PromptDetails
 
 
+class CalledFunction(Struct, frozen=True):
+    name: str
+    arguments: str
+
+
+class FunctionCall(Struct, frozen=True, tag="function"):
+    id: str
+    function: CalledFunction
+
+
+class CalledFreeform(Struct, frozen=True):
+    name: str
+    input: str
+
+
+class CustomCall(Struct, frozen=True, tag="custom"):
+    id: str
+    custom: CalledFreeform
+
+
+AnswerCall = FunctionCall | CustomCall
+
+
 class AnswerMessage(Struct, frozen=True):
-    content: str
+    content: str | None
+    tool_calls: tuple[AnswerCall, ...] | UnsetType = UNSET
     role: Literal["assistant"] = "assistant"
     refusal: None = None
 
 
-FinishReason = Literal["stop", "length", "content_filter"]
+FinishReason = Literal["stop", "length", "content_filter", "tool_calls"]
 
 
 class Choice(Struct, frozen=True):
@@ -137,9 +169,30 @@ class ChatCompletion(Struct, frozen=True):
     object: Literal["chat.completion"] = "chat.completion"
 
 
+class FunctionDelta(Struct, frozen=True):
+    name: str | UnsetType = UNSET
+    arguments: str | UnsetType = UNSET
+
+
+class FreeformDelta(Struct, frozen=True):
+    name: str | UnsetType = UNSET
+    input: str | UnsetType = UNSET
+
+
+class CallChunk(Struct, frozen=True):
+    """More of the call with this index. The first piece has its id and name."""
+
+    index: int
+    id: str | UnsetType = UNSET
+    type: Literal["function", "custom"] | UnsetType = UNSET
+    function: FunctionDelta | UnsetType = UNSET
+    custom: FreeformDelta | UnsetType = UNSET
+
+
 class Delta(Struct, frozen=True):
     role: Literal["assistant"] | UnsetType = UNSET
     content: str | UnsetType = UNSET
+    tool_calls: tuple[CallChunk, ...] | UnsetType = UNSET
 
 
 class ChunkChoice(Struct, frozen=True):
@@ -157,6 +210,6 @@ class ChatChunk(Struct, frozen=True):
     object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
 
 
-def make_chat_usage(metrics: Metrics) -> ChatUsage:
+def make_chat_usage(metrics: Metrics | Usage) -> ChatUsage:
     sent, received = metrics.input_tokens, metrics.output_tokens
     return ChatUsage(sent, received, sent + received, PromptDetails(metrics.cache_read_tokens))

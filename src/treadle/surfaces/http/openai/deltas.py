@@ -11,8 +11,17 @@ from msgspec import Struct
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event
-from treadle.domain.events import Continuation, LlmRequest, LlmResponse, RunEnd, ThinkingDelta, Token
+from treadle.domain.events import (
+    ClientCallRequested,
+    Continuation,
+    LlmRequest,
+    LlmResponse,
+    RunEnd,
+    ThinkingDelta,
+    Token,
+)
 from treadle.domain.messages import Text, Thinking
+from treadle.domain.runs import Metrics, Usage
 from treadle.domain.silence import is_silence, may_be_silence
 
 
@@ -39,6 +48,21 @@ class Restart(Struct, frozen=True):
     """The text since the last break is void: the model failed, and the next attempt says something else."""
 
 
+class CallAsked(Struct, frozen=True):
+    """The run asks the client to run a call."""
+
+    sequence: int
+    """Sequence of the event that asks for it."""
+    name: str
+    arguments: str
+
+
+class Called(Struct, frozen=True):
+    """The run waits for the results of the calls."""
+
+    usage: Usage
+
+
 class Waiting(Struct, frozen=True):
     """The run waits for a person, for an unknown time."""
 
@@ -47,9 +71,11 @@ class Waiting(Struct, frozen=True):
 
 class Ended(Struct, frozen=True):
     end: RunEnd
+    usage: Usage | Metrics | None = None
+    """The usage of this part of the run; None: that of the whole run."""
 
 
-AnswerPiece = AnswerText | ReasoningText | StepBreak | Restart | Waiting | Ended
+AnswerPiece = AnswerText | ReasoningText | StepBreak | Restart | CallAsked | Called | Waiting | Ended
 
 
 def is_shown_at_end(agent: AgentSpec) -> bool:
@@ -94,6 +120,8 @@ class DeltaTracker:
                 return (*missed, *self._settle(whole))
             case Continuation():
                 self._continues = True
+            case ClientCallRequested(name=name, arguments=arguments):
+                return (CallAsked(event.sequence, name, arguments),)
             case RunEnd() as end:
                 return self._end(end)
             case _:

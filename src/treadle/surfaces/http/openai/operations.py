@@ -105,12 +105,12 @@ COMPLETE = Operation(
     streams="on_request",
     frames=(ChatChunk, ErrorBody),
     summary="Send an agent a message as if it were a model",
-    description="`model` is the name of an agent. It calls its own tools on the server, and the response is its "
-    "answer. With the header `X-Treadle-Session`, or `metadata.treadle_session`, it continues that session, which "
-    "has the earlier messages: only the latest message of the request is used. When the client disconnects, the "
-    "run "
-    "is cancelled, unless the header `X-Treadle-On-Disconnect` is `keep`. `store` has no effect: the journal keeps "
-    "every run.",
+    description="`model` is the name of an agent. It calls its own tools on the server, and asks the client to run "
+    "those that the request brings: the next request has their results. With the header `X-Treadle- "
+    "Session`, or `metadata.treadle_session`, it continues that session, which has the earlier messages: "
+    "only the latest message of the request is used. When the client disconnects, the run is cancelled, "
+    "unless the header `X-Treadle-On-Disconnect` is `keep`, or the request has an `Idempotency-Key`. "
+    "`store` has no effect: the journal keeps every run.",
 )
 RESPOND = Operation(
     "responses.create",
@@ -125,10 +125,11 @@ RESPOND = Operation(
     streams="on_request",
     frames=(StreamEvent,),
     summary="Send an agent a message as if it were a model",
-    description="`model` is the name of an agent. It calls its own tools on the server, and the response is its "
-    "answer. `previous_response_id` continues the session of that response, and `conversation` the session of that "
-    "id; send only what is new then. With `background` the response comes at once, and the run continues. "
-    "With `store: false` the response cannot be retrieved; the journal keeps its run.",
+    description="`model` is the name of an agent. It calls its own tools on the server, and asks the client to run "
+    "those that the request brings: the next request has their results. `previous_response_id` continues "
+    "after that response, and `conversation` at the end of the session of that id; send only what is new "
+    "then. With `background` the response comes at once, and the run continues. With `store: false` the "
+    "response cannot be retrieved; the journal keeps its run.",
 )
 SHOW_RESPONSE = Operation(
     "responses.show",

@@ -1,18 +1,22 @@
 """Responses as the journal has them: each is a part of a run."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import structs
 
 from treadle.domain.agents import AgentSpec
+from treadle.domain.client_tools import ClientTool
 from treadle.domain.envelope import Event
 from treadle.domain.events import RunEnd, RunQueued, RunWaiting
 from treadle.domain.runs import RunPart
+from treadle.domain.tools import ToolChoice
 from treadle.operations.not_found import unknown_run
 from treadle.operations.service import LocalService
 from treadle.ports.journal import RunRecord
 from treadle.surfaces.http.dependencies import ApiRequest, get_context
-from treadle.surfaces.http.openai.deltas import Waiting
+from treadle.surfaces.http.openai.deltas import Called, Waiting
+from treadle.surfaces.http.openai.offered_tools import describe_choice, describe_tool
 from treadle.surfaces.http.openai.response_schemas import (
     ConversationRef,
     ReasoningConfig,
@@ -22,7 +26,7 @@ from treadle.surfaces.http.openai.response_schemas import (
 )
 from treadle.surfaces.http.openai.response_stream import ResponseWriter
 from treadle.surfaces.http.openai.response_tracker import ResponseTracker
-from treadle.surfaces.http.openai.run_answer import RunAnswer, describe_wait, write_piece
+from treadle.surfaces.http.openai.run_answer import PartCount, RunAnswer, find_wait, write_piece
 
 
 async def find_part(response: str, request: ApiRequest) -> tuple[RunPart, RunRecord]:
@@ -49,7 +53,7 @@ async def reopen_answer(
         created=int(record.created_at),
         keeps_running=True,
     )
-    response = start_response(answer, queued.instructions)
+    response = start_response(answer, queued.instructions, queued.client_tools, queued.tool_choice)
     metadata = dict(queued.metadata)
     followed = None if queued.follows is None or part.after else make_response_id(queued.follows)
     return answer, structs.replace(response, metadata=metadata, previous_response_id=followed)
@@ -58,25 +62,36 @@ async def reopen_answer(
 async def read_response(part: RunPart, record: RunRecord, service: LocalService) -> ResponseObject:
     """Return a response as recorded in the journal."""
     answer, response = await reopen_answer(part, record, service)
-    writer, tracker = ResponseWriter(part.run_id, response), ResponseTracker(answer.agent)
-    waiting: RunWaiting | None = None
+    tools = (await _read_queued(part, service)).client_tools
+    writer, tracker = ResponseWriter(part.run_id, response, tools), ResponseTracker(answer.agent)
+    count, waiting = PartCount(part.after), None
     async for event in service.read_stored(part.run_id, part.after):
         if answer.until is not None and event.sequence > answer.until:
             break
         waiting = _find_wait(event, waiting)
+        count.add_event(event)
         for piece in tracker.add_event(event):
-            write_piece(piece, writer, part.run_id)
+            write_piece(count.complete(piece), writer, part.run_id)
+    if waiting is not None and not writer.is_done:
+        wait = await find_wait(service, part.run_id, waiting, count)
+        if isinstance(wait, Called):
+            write_piece(wait, writer, part.run_id)
+        elif wait is not None and answer.until is None:
+            write_piece(wait, writer, part.run_id)
+            return structs.replace(writer.response, status="in_progress", incomplete_details=None)
     if answer.until is not None and not writer.is_done:
         write_piece(Waiting(""), writer, part.run_id)
     if writer.is_done:
         return writer.response
-    if waiting is not None and (words := await describe_wait(service, part.run_id, waiting)):
-        write_piece(Waiting(words), writer, part.run_id)
-        return structs.replace(writer.response, status="in_progress", incomplete_details=None)
     return structs.replace(response, status="queued" if record.status == "pending" else "in_progress")
 
 
-def start_response(answer: RunAnswer, instructions: str | None) -> ResponseObject:
+def start_response(
+    answer: RunAnswer,
+    instructions: str | None,
+    tools: Sequence[ClientTool] = (),
+    choice: ToolChoice | None = None,
+) -> ResponseObject:
     """Return the response of a run that has just started."""
     settings = answer.agent.model_settings
     return ResponseObject(
@@ -90,6 +105,9 @@ def start_response(answer: RunAnswer, instructions: str | None) -> ResponseObjec
         top_p=settings.top_p,
         reasoning=ReasoningConfig(settings.reasoning),
         text={"format": _text_format(answer.agent)},
+        tools=tuple(map(describe_tool, tools)),
+        tool_choice=describe_choice(choice),
+        parallel_tool_calls=settings.parallel_tool_calls is not False,
     )
 
 

@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from treadle.domain.errors import UnknownRun
 from treadle.domain.ids import RunId
-from treadle.domain.runs import Metrics, RunPart
+from treadle.domain.runs import Metrics, RunPart, Usage
 from treadle.operations.refusal import Refusal
 from treadle.surfaces.http.openai.agent_limits import Effort, OutputFormat
 
@@ -49,11 +49,14 @@ class InputItem(Struct, frozen=True):
     """A message, or something that happened between messages."""
 
     type: str = "message"
+    id: str | None = None
     role: Literal["user", "assistant", "system", "developer"] | None = None
     content: str | tuple[InputPart, ...] | None = None
     call_id: str | None = None
     name: str | None = None
     arguments: str | None = None
+    input: str | None = None
+    action: Any = None
     output: Any = None
 
 
@@ -86,6 +89,7 @@ class ResponseRequest(Struct, frozen=True):
     metadata: dict[str, Any] | None = None
     tools: Any = None
     tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
     top_p: float | None = None
     prompt: Any = None
     include: Any = None
@@ -134,7 +138,38 @@ class ReasoningItem(Struct, frozen=True, tag="reasoning"):
     status: ItemStatus
 
 
-OutputItem = OutputMessage | ReasoningItem
+class FunctionCallItem(Struct, frozen=True, tag="function_call"):
+    id: str
+    call_id: str
+    name: str
+    arguments: str
+    status: ItemStatus
+
+
+class CustomCallItem(Struct, frozen=True, tag="custom_tool_call"):
+    id: str
+    call_id: str
+    name: str
+    input: str
+    status: ItemStatus
+
+
+class ShellAction(Struct, frozen=True, tag="exec"):
+    command: tuple[str, ...]
+    env: dict[str, str] = {}
+    timeout_ms: int | None = None
+    user: str | None = None
+    working_directory: str | None = None
+
+
+class ShellCallItem(Struct, frozen=True, tag="local_shell_call"):
+    id: str
+    call_id: str
+    action: ShellAction
+    status: ItemStatus
+
+
+OutputItem = OutputMessage | ReasoningItem | FunctionCallItem | CustomCallItem | ShellCallItem
 
 
 class InputMessage(Struct, frozen=True, tag="message"):
@@ -146,10 +181,19 @@ class InputMessage(Struct, frozen=True, tag="message"):
     status: Literal["completed"] = "completed"
 
 
+class InputResult(Struct, frozen=True, tag="function_call_output"):
+    """The result of a call."""
+
+    id: str
+    call_id: str
+    output: str
+    status: Literal["completed"] = "completed"
+
+
 class InputItems(Struct, frozen=True):
     """The input of a response, as a page of a list."""
 
-    data: tuple[InputMessage, ...]
+    data: tuple[InputMessage | InputResult, ...]
     first_id: str | None
     last_id: str | None
     has_more: bool
@@ -216,8 +260,8 @@ class ResponseObject(Struct, frozen=True):
     reasoning: ReasoningConfig = ReasoningConfig()
     text: dict[str, Any] = {}
     metadata: dict[str, Any] = {}
-    tools: tuple[()] = ()
-    tool_choice: Literal["auto"] = "auto"
+    tools: tuple[Any, ...] = ()
+    tool_choice: Any = "auto"
     parallel_tool_calls: bool = True
     top_p: float | None = None
     store: bool = True
@@ -238,6 +282,9 @@ class StreamEvent(Struct, frozen=True):
     summary_index: int | UnsetType = UNSET
     part: OutputText | SummaryText | UnsetType = UNSET
     delta: str | UnsetType = UNSET
+    arguments: str | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+    input: str | UnsetType = UNSET
     text: str | UnsetType = UNSET
     logprobs: tuple[()] | UnsetType = UNSET
 
@@ -267,7 +314,7 @@ def parse_response_id(text: str) -> RunPart:
     return RunPart(RunId(found[1]), int(found[2] or 0))
 
 
-def make_response_usage(metrics: Metrics) -> ResponseUsage:
+def make_response_usage(metrics: Metrics | Usage) -> ResponseUsage:
     sent, received = metrics.input_tokens, metrics.output_tokens
     read, written = metrics.cache_read_tokens, metrics.cache_write_tokens
     return ResponseUsage(sent, received, sent + received, InputDetails(read, written), OutputDetails())

@@ -7,17 +7,30 @@ Events are numbered by what they carry, a delta by its characters, so their numb
 which the text arrived. After a failed attempt, whose text is not in the journal, they go on at the next multiple of
 a large number."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
+from treadle.domain.client_tools import ClientTool
 from treadle.domain.events import RunEnd
 from treadle.domain.ids import RunId
 from treadle.operations.refusal import Refusal
-from treadle.surfaces.http.openai.deltas import AnswerText, ReasoningText, Restart, StepBreak
+from treadle.surfaces.http.openai.call_ids import CallPlace, make_call_id
+from treadle.surfaces.http.openai.deltas import (
+    AnswerText,
+    CallAsked,
+    Called,
+    Ended,
+    ReasoningText,
+    Restart,
+    StepBreak,
+)
+from treadle.surfaces.http.openai.offered_tools import find_kind
 from treadle.surfaces.http.openai.response_schemas import (
+    CustomCallItem,
+    FunctionCallItem,
     IncompleteDetails,
     ItemStatus,
     OutputItem,
@@ -25,6 +38,8 @@ from treadle.surfaces.http.openai.response_schemas import (
     OutputText,
     ReasoningItem,
     ResponseObject,
+    ShellAction,
+    ShellCallItem,
     StreamEvent,
     SummaryText,
     make_output_message,
@@ -42,12 +57,33 @@ _INCOMPLETE: Final[Mapping[str, IncompleteDetails]] = {
 _encode = msgspec.json.Encoder().encode
 
 
+class _Freeform(Struct, frozen=True):
+    input: str
+
+
+class _ShellArguments(Struct, frozen=True):
+    command: tuple[str, ...]
+    timeout_ms: int | None = None
+    working_directory: str | None = None
+
+
+_freeform = msgspec.json.Decoder(_Freeform)
+_shell = msgspec.json.Decoder(_ShellArguments)
+
+
 class ResponseWriter:
     """Implements `run_answer.AnswerWriter`. `response` is the response so far, and the final one at the end."""
 
-    def __init__(self, run_id: RunId, response: ResponseObject, starting_after: int = -1) -> None:
+    def __init__(
+        self,
+        run_id: RunId,
+        response: ResponseObject,
+        tools: Iterable[ClientTool] = (),
+        starting_after: int = -1,
+    ) -> None:
         self._run_id = run_id
         self.response = response
+        self._kinds = {tool.name: find_kind(tool) for tool in tools}
         self._starting_after = starting_after
         """Number of the last event that the client has."""
         self._number = -1
@@ -68,8 +104,10 @@ class ResponseWriter:
             "response.in_progress", response=started
         )
 
-    def write_piece(self, write_piece: AnswerText | ReasoningText | StepBreak | Restart) -> bytes:
+    def write_piece(self, write_piece: AnswerText | ReasoningText | StepBreak | Restart | CallAsked) -> bytes:
         match write_piece:
+            case CallAsked() as asked:
+                return self._write_call(asked)
             case AnswerText(text, request):
                 return self._write_text(text, request)
             case ReasoningText(text, request):
@@ -98,12 +136,19 @@ class ResponseWriter:
         )
         return events + self._last_event("response.incomplete")
 
-    def write_end(self, end: RunEnd) -> bytes:
+    def write_calls(self, called: Called) -> bytes:
+        events = self._close_item("completed")
+        usage = make_response_usage(called.usage)
+        self.response = structs.replace(self.response, status="completed", output=tuple(self._items), usage=usage)
+        return events + self._last_event("response.completed")
+
+    def write_end(self, ended: Ended) -> bytes:
+        end = ended.end
         details = _INCOMPLETE.get(end.outcome)
         status = "completed" if details is None else "incomplete"
         events = self._close_item(status)
         self._complete_answer(end.text, status)
-        usage = make_response_usage(end.metrics)
+        usage = make_response_usage(ended.usage or end.metrics)
         self.response = structs.replace(
             self.response, status=status, output=tuple(self._items), usage=usage, incomplete_details=details
         )
@@ -170,6 +215,31 @@ class ResponseWriter:
         self._items.append(item)
         return events + self._event("response.output_item.done", item=item, output_index=self._index)
 
+    def _write_call(self, asked: CallAsked) -> bytes:
+        """Write a call of one of the client's tools. It comes as a whole: it was checked and recorded first."""
+        events = self._open_item("fc", asked.sequence)
+        call_id, kind = make_call_id(CallPlace(self._run_id, asked.sequence)), self._kinds.get(asked.name)
+        if kind == "local_shell":
+            item = ShellCallItem(self._item_id, call_id, _read_shell_action(asked.arguments), "completed")
+            started = structs.replace(item, status="in_progress")
+        elif kind == "custom":
+            item = CustomCallItem(self._item_id, call_id, asked.name, read_freeform(asked.arguments), "completed")
+            started = structs.replace(item, input="", status="in_progress")
+        else:
+            item = FunctionCallItem(self._item_id, call_id, asked.name, asked.arguments or "{}", "completed")
+            started = structs.replace(item, arguments="", status="in_progress")
+        events += self._event("response.output_item.added", item=started, output_index=self._index)
+        if isinstance(item, FunctionCallItem):
+            name, whole = "response.function_call_arguments", item.arguments
+            events += self._delta(f"{name}.delta", whole)
+            events += self._item_event(f"{name}.done", arguments=whole, name=item.name)
+        elif isinstance(item, CustomCallItem):
+            name, whole = "response.custom_tool_call_input", item.input
+            events += self._delta(f"{name}.delta", whole) if whole else b""
+            events += self._item_event(f"{name}.done", input=whole)
+        self._items.append(item)
+        return events + self._event("response.output_item.done", item=item, output_index=self._index)
+
     def _complete_answer(self, text: str, status: ItemStatus) -> None:
         """Let the answer of the run be the text of the last message."""
         for place, item in enumerate(self._items):
@@ -199,3 +269,20 @@ class ResponseWriter:
         if self._number <= self._starting_after:
             return b""
         return b"event: %b\ndata: %b\n\n" % (kind.encode(), _encode(StreamEvent(kind, self._number, **more)))
+
+
+def read_freeform(arguments: str) -> str:
+    """Return the input of a custom tool from the arguments of its call."""
+    try:
+        return _freeform.decode(arguments).input
+    except (msgspec.DecodeError, UnicodeError):
+        return arguments
+
+
+def _read_shell_action(arguments: str) -> ShellAction:
+    """Return the command of a call of the local shell."""
+    try:
+        asked = _shell.decode(arguments)
+    except (msgspec.DecodeError, UnicodeError):
+        return ShellAction(())
+    return ShellAction(asked.command, timeout_ms=asked.timeout_ms, working_directory=asked.working_directory)

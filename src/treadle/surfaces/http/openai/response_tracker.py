@@ -8,12 +8,21 @@ from collections.abc import Iterable
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event
-from treadle.domain.events import Continuation, LlmRequest, LlmResponse, RunEnd, ThinkingDelta, Token
+from treadle.domain.events import (
+    ClientCallRequested,
+    Continuation,
+    LlmRequest,
+    LlmResponse,
+    RunEnd,
+    ThinkingDelta,
+    Token,
+)
 from treadle.domain.messages import Text, Thinking
 from treadle.domain.silence import is_silence, may_be_silence
 from treadle.surfaces.http.openai.deltas import (
     AnswerPiece,
     AnswerText,
+    CallAsked,
     Ended,
     ReasoningText,
     Restart,
@@ -59,6 +68,8 @@ class ResponseTracker:
                 )
             case Continuation():
                 self._continues = True
+            case ClientCallRequested(name=name, arguments=arguments):
+                return self._pass_on(CallAsked(event.sequence, name, arguments))
             case RunEnd() as end:
                 late = () if self._has_text or not end.text else self._pass_on(AnswerText(end.text, self._item))
                 return (*late, Ended(end))
@@ -83,7 +94,7 @@ class ResponseTracker:
             return ()
         return (StepBreak(),) if is_new else (Restart(),)
 
-    def _pass_on(self, piece: AnswerText | ReasoningText) -> Iterable[AnswerPiece]:
+    def _pass_on(self, piece: AnswerText | ReasoningText | CallAsked) -> Iterable[AnswerPiece]:
         self._has_output = True
         restarts, self._restarts = self._restarts, 0
         return (*[Restart()] * restarts, piece)

@@ -5,11 +5,13 @@ from starlette.types import ASGIApp
 
 from treadle.domain.ids import SessionId
 from treadle.domain.runs import RunPart
-from treadle.surfaces.http.dependencies import ApiRequest, act_for_user, get_context
+from treadle.surfaces.http.dependencies import ApiRequest, act_for_user, get_context, get_services
 from treadle.surfaces.http.openai.agent_limits import RequestedSettings, Sampling, apply_settings
 from treadle.surfaces.http.openai.conversation import build_conversation
+from treadle.surfaces.http.openai.delivered_results import answer_request
 from treadle.surfaces.http.openai.images import fetch_images
-from treadle.surfaces.http.openai.items import read_turns
+from treadle.surfaces.http.openai.items import list_left_out, read_turns
+from treadle.surfaces.http.openai.offered_tools import read_tools
 from treadle.surfaces.http.openai.operations import RESPOND, Respond
 from treadle.surfaces.http.openai.parameters import list_given, list_unsent, read_metadata
 from treadle.surfaces.http.openai.refusals import InvalidParameterValue, Unsupported
@@ -21,7 +23,6 @@ from treadle.surfaces.http.openai.run_answer import (
     RunRequest,
     find_open_session,
     outlives_client,
-    start_run,
     stream_answer,
     wait_for_answer,
     write_piece,
@@ -38,36 +39,45 @@ WITHOUT_EFFECT = (
 
 @serve(RESPOND)
 async def create_response(wanted: Respond, request: ApiRequest) -> ASGIApp:
-    """`model` is the name of an agent, which executes its own tools. `previous_response_id` continues the session
-    of that response, and `conversation` the session with that id; only new input is sent then. With `background`
-    the server responds at once and the run continues. With `store: false` the response cannot be retrieved; the
-    journal keeps its run."""
+    """`model` is the name of an agent, which executes its own tools and asks the client to run those that the
+    request brings. `previous_response_id` continues after that response, and `conversation` at the end of the
+    session with that id; only new input is sent then. With `background` the server responds at once and the run
+    continues. With `store: false` the response cannot be retrieved; the journal keeps its run."""
     data = wanted.request
     _refuse_unsupported(data)
     act_for_user(request, data.user or data.safety_identifier)
     if data.stream:
         refuse_if_full(request)
     agent = apply_settings(get_context(request).visible_agent(data.model), _read_settings(data))
-    background = bool(data.background)
+    background, offered = bool(data.background), read_tools(data.tools, data.tool_choice)
+    turns = read_turns(data.input, data.instructions)
     session_id, follows = await _find_session(data, request), await _find_followed(data, request)
     turns = await fetch_images(
-        read_turns(data.input, data.instructions),
+        turns,
         agent.limits.max_attachment_bytes,
         request,
         continues=session_id is not None or follows is not None,
     )
     run_request = RunRequest(
         agent=agent,
-        conversation=build_conversation(turns, "input"),
+        conversation=build_conversation(turns, "input", {tool.name for tool in offered.tools}),
         session_id=session_id,
         follows=follows,
+        client_tools=offered.tools,
+        tool_choice=offered.choice,
         metadata=read_metadata(data.metadata),
         keeps_running=background or outlives_client(request),
-        ignored=(*list_given(data, WITHOUT_EFFECT), *list_unsent(agent, data, request)),
+        ignored=(
+            *list_given(data, WITHOUT_EFFECT),
+            *list_unsent(agent, data, request),
+            *offered.ignored,
+            *list_left_out(data.input),
+        ),
     )
-    answer = await start_run(run_request, request)
-    response = _echo_request(start_response(answer, data.instructions), data)
-    writer, tracker = ResponseWriter(answer.run_id, response), ResponseTracker(agent)
+    answer = await answer_request(turns, run_request, request)
+    response = _echo_request(start_response(answer, data.instructions, offered.tools, offered.choice), data)
+    tools = await get_services(request).service.client_tools_of(answer.run_id)
+    writer, tracker = ResponseWriter(answer.run_id, response, tools), ResponseTracker(answer.agent)
     if data.stream:
         return await stream_answer(answer, tracker, writer, request)
     if background:
@@ -83,20 +93,19 @@ async def create_response(wanted: Respond, request: ApiRequest) -> ASGIApp:
 def _read_settings(data: ResponseRequest) -> RequestedSettings:
     effort = None if data.reasoning is None else data.reasoning.effort
     format = None if data.text is None else data.text.format
-    sampling = Sampling(temperature=data.temperature, top_p=data.top_p)
-    return RequestedSettings(sampling, data.max_output_tokens, effort, format, ("max_output_tokens", "text.format"))
+    return RequestedSettings(
+        sampling=Sampling(temperature=data.temperature, top_p=data.top_p),
+        max_tokens=data.max_output_tokens,
+        effort=effort,
+        format=format,
+        names=("max_output_tokens", "text.format"),
+        parallel_calls=data.parallel_tool_calls,
+    )
 
 
 def _refuse_unsupported(data: ResponseRequest) -> None:
-    own_tools = "it calls its own tools. Leave the client's tools out."
-    refused = (
-        ("tools", bool(data.tools), own_tools),
-        ("tool_choice", data.tool_choice not in (None, "none", "auto"), own_tools),
-        ("prompt", data.prompt is not None, "it has its own persona. Send `instructions` in addition."),
-    )
-    for name, is_requested, why in refused:
-        if is_requested:
-            raise Unsupported(name, why)
+    if data.prompt is not None:
+        raise Unsupported("prompt", "it has its own persona. Send `instructions` in addition.")
     if data.previous_response_id is not None and data.conversation is not None:
         raise InvalidParameterValue(
             "conversation", "Send `previous_response_id` or `conversation`: each names what is continued."

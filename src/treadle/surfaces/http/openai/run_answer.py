@@ -10,11 +10,13 @@ from msgspec import Struct
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from treadle.domain.agents import AgentSpec
+from treadle.domain.client_tools import ClientTool
 from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, StoreError
-from treadle.domain.events import RunEnd, RunWaiting, StreamReset
+from treadle.domain.events import ClientCallRequested, LlmError, LlmResponse, RunEnd, RunWaiting, StreamReset
 from treadle.domain.ids import RunId, SessionId
-from treadle.domain.runs import RunPart
+from treadle.domain.runs import RunPart, Usage
+from treadle.domain.tools import ToolChoice
 from treadle.operations.refusal import Refusal
 from treadle.operations.requested_run import RequestedRun
 from treadle.operations.run_start import submit
@@ -25,6 +27,8 @@ from treadle.surfaces.http.openai.conversation import ClientConversation
 from treadle.surfaces.http.openai.deltas import (
     AnswerPiece,
     AnswerText,
+    CallAsked,
+    Called,
     Ended,
     ReasoningText,
     Restart,
@@ -56,6 +60,8 @@ class RunRequest(Struct, frozen=True):
     """The session to continue; None: a new one, which starts with the conversation."""
     follows: RunPart | None = None
     """The part of a run that the message answers, instead of the session."""
+    client_tools: tuple[ClientTool, ...] = ()
+    tool_choice: ToolChoice | None = None
     metadata: dict[str, str] = {}
     keeps_running: bool = False
     """The run continues when the client disconnects."""
@@ -96,7 +102,7 @@ class RunAnswer:
     async def read_pieces(self, tracker: Tracker) -> AnswerPieces:
         """Yield the pieces for the client, grouped as they become available. The last piece says how the run ended
         or what it waits for."""
-        last, cut_off = self.after, True
+        last, cut_off, count = self.after, True, PartCount(self.after)
         while cut_off:
             cut_off = False
             async with aclosing(self.service.batches(StreamReader(self.run_id, last))) as batches:
@@ -107,15 +113,14 @@ class RunAnswer:
                         if self.until is not None and last > self.until:
                             pieces.append(Waiting(""))
                             break
-                        pieces += tracker.add_event(event)
+                        count.add_event(event)
+                        pieces += map(count.complete, tracker.add_event(event))
                         if isinstance(event.data, StreamReset):
                             cut_off = True
-                        elif isinstance(event.data, RunWaiting) and (
-                            words := await self._describe_wait(event.data)
-                        ):
-                            pieces.append(Waiting(words))
+                        elif wait := await self._find_wait(event, count):
+                            pieces.append(wait)
                             break
-                    self.is_settled = bool(pieces) and isinstance(pieces[-1], Waiting | Ended)
+                    self.is_settled = bool(pieces) and isinstance(pieces[-1], Called | Waiting | Ended)
                     if pieces:
                         yield pieces
                     if self.is_settled:
@@ -127,9 +132,56 @@ class RunAnswer:
             with suppress(InvalidState):  # it has ended meanwhile
                 await self.service.cancel(self.run_id, "the client that asked for it has gone")
 
-    async def _describe_wait(self, waiting: RunWaiting) -> str:
-        """Return what the run waits for if it needs a person to act, else ""."""
-        return await describe_wait(self.service, self.run_id, waiting)
+    async def _find_wait(self, event: Event, count: "PartCount") -> Called | Waiting | None:
+        """Return what the run waits for since an event, if the client or a person has to act."""
+        if not isinstance(event.data, RunWaiting):
+            return None
+        return await find_wait(self.service, self.run_id, event.data, count)
+
+
+class PartCount:
+    """Counts what a part of a run uses, and the calls that it asks the client to run."""
+
+    def __init__(self, after: int) -> None:
+        self._is_whole = not after
+        self.usage = Usage()
+        self.calls = 0
+
+    def add_event(self, event: Event) -> None:
+        match event.data:
+            case LlmResponse(usage=usage) | LlmError(usage=usage):
+                self.usage = add_usage(self.usage, usage)
+            case ClientCallRequested():
+                self.calls += 1
+            case _:
+                pass
+
+    def complete(self, piece: AnswerPiece) -> AnswerPiece:
+        """Return the piece, the last one with the usage of the part."""
+        return Ended(piece.end, self.usage) if isinstance(piece, Ended) and not self._is_whole else piece
+
+
+def add_usage(one: Usage, other: Usage) -> Usage:
+    """Return the sum of both."""
+    return Usage(
+        one.input_tokens + other.input_tokens,
+        one.output_tokens + other.output_tokens,
+        one.cache_read_tokens + other.cache_read_tokens,
+        one.cache_write_tokens + other.cache_write_tokens,
+    )
+
+
+async def find_wait(
+    service: LocalService, run_id: RunId, waiting: RunWaiting, count: PartCount
+) -> Called | Waiting | None:
+    """Return what a run waits for if the client or a person has to act. Calls come first: the client reports what
+    else there is with their results."""
+    if waiting.reason == "client_tool":
+        return Called(count.usage) if count.calls else None  # others have their results already
+    words = await describe_wait(service, run_id, waiting)
+    if not words:
+        return None
+    return Called(count.usage) if count.calls else Waiting(words)
 
 
 async def describe_wait(service: LocalService, run_id: RunId, waiting: RunWaiting) -> str:
@@ -174,6 +226,8 @@ async def start_run(run_request: RunRequest, request: ApiRequest) -> RunAnswer:
         anonymous=principal.is_anonymous,
         only_own=principal.only_owner is not None,
         metadata=run_request.metadata,
+        client_tools=run_request.client_tools,
+        tool_choice=run_request.tool_choice,
     )
     ticket = await submit(context, run)
     record = await service.run(ticket.run_id)
@@ -240,13 +294,17 @@ class AnswerWriter(Protocol):
 
     def write_opening(self) -> bytes: ...
 
-    def write_piece(self, write_piece: AnswerText | ReasoningText | StepBreak | Restart) -> bytes: ...
+    def write_piece(self, write_piece: AnswerText | ReasoningText | StepBreak | Restart | CallAsked) -> bytes: ...
+
+    def write_calls(self, called: Called) -> bytes:
+        """Return the end of a stream whose run waits for the results of calls."""
+        ...
 
     def write_waiting(self, text: str) -> bytes:
         """Return the end of a stream whose run waits."""
         ...
 
-    def write_end(self, end: RunEnd) -> bytes: ...
+    def write_end(self, ended: Ended) -> bytes: ...
 
     def write_failure(self, failure: Refusal, end: RunEnd | None) -> bytes:
         """Return the end of a stream without an answer. `end` is None if the database failed."""
@@ -301,9 +359,11 @@ async def _write_pieces(
 
 def write_piece(piece: AnswerPiece, writer: AnswerWriter, run_id: RunId) -> bytes:
     match piece:
-        case Ended(end):
+        case Ended(end) as ended:
             failure = find_run_failure(run_id, end)
-            return writer.write_end(end) if failure is None else writer.write_failure(failure, end)
+            return writer.write_end(ended) if failure is None else writer.write_failure(failure, end)
+        case Called() as called:
+            return writer.write_calls(called)
         case Waiting(text):
             return writer.write_waiting(text)
         case text_piece:

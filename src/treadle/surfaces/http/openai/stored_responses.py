@@ -8,8 +8,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from treadle.domain.errors import InvalidState
-from treadle.domain.events import MessageSteered, RunQueued, UserMessage
-from treadle.domain.messages import Image, Message, Text
+from treadle.domain.events import ClientResult, LlmRequest, MessageSteered, RunQueued, UserMessage
+from treadle.domain.messages import Image, Message, Text, ToolResult
 from treadle.domain.runs import RunPart
 from treadle.operations.service import LocalService
 from treadle.surfaces.http.dependencies import ApiRequest, get_context, get_services
@@ -28,6 +28,7 @@ from treadle.surfaces.http.openai.response_schemas import (
     DeletedResponse,
     InputItems,
     InputMessage,
+    InputResult,
     InputText,
     OutputText,
     ShownImage,
@@ -56,7 +57,8 @@ async def show_response(wanted: ShowResponse, request: ApiRequest) -> ASGIApp:
     refuse_if_full(request)
     answer, response = await reopen_answer(part, record, service)
     after = -1 if wanted.starting_after is None else wanted.starting_after
-    writer = ResponseWriter(part.run_id, response, after)
+    tools = await service.client_tools_of(part.run_id)
+    writer = ResponseWriter(part.run_id, response, tools, after)
     return await stream_answer(answer, ResponseTracker(answer.agent), writer, request, fails=False)
 
 
@@ -120,16 +122,19 @@ async def _read_input(part: RunPart, service: LocalService) -> list[Message]:
                 messages += before
             case UserMessage(message) | MessageSteered(message):
                 messages.append(message)
-            case RunQueued():
-                pass
-            case _ if messages:
+            case ClientResult(call_id, content, images=images):
+                messages.append(Message("tool", (ToolResult(call_id, content, images=images),)))
+            case LlmRequest() if messages:
                 break
             case _:
                 pass
     return messages
 
 
-def _make_item(message: Message, item_id: str) -> InputMessage:
+def _make_item(message: Message, item_id: str) -> InputMessage | InputResult:
+    if message.role == "tool":
+        [result] = [part for part in message.parts if isinstance(part, ToolResult)]
+        return InputResult(item_id, result.call_id, result.content)
     role = "assistant" if message.role == "assistant" else "user"
     return InputMessage(item_id, role, tuple(_make_content(message)))
 
