@@ -9,7 +9,7 @@ import pytest
 import treadle
 from tests.api.programs import make_engine
 from tests.surfaces.http.served_home import ServedHome, serve_home
-from treadle.domain.errors import UnknownRun, UsageError
+from treadle.domain.errors import ConfigError, UnknownRun, UsageError
 from treadle.domain.labels import MAX_TAGS, MAX_VALUE_CHARACTERS
 from treadle.operations import runs, usage_report
 from treadle.ports.access import CreateToken
@@ -36,6 +36,23 @@ async def test_child_runs_and_forks_have_the_labels_of_their_run(tmp_path: Path)
         ]
         assert found[0].run_id == fork.run_id
         assert await engine.list_runs(tag="us") == []
+
+
+async def test_all_runs_of_an_agent_have_its_tags(tmp_path: Path) -> None:
+    """Before their own, each once. A child run has those of its parent, too."""
+    script = ask(call("invoke_agent", agent="scribe", message="Write.")), say("Text."), say("Done."), say("Again.")
+    scribe = treadle.Agent("scribe", model="scripted/any", tags=["text", "eu"])
+    editor = treadle.Agent("chief", model="scripted/any", tools=[scribe], tags=["desk"])
+    async with make_engine(tmp_path, *script) as engine:
+        result = await engine.run(editor, "Edit.", tags=["eu", "desk"])
+        await engine.wait(await engine.fork(result.run_id, agent=scribe))
+        found = {(run.agent, run.tags) for run in await engine.list_runs()}
+        with pytest.raises(UsageError, match="there are 17 tags; at most 16"):
+            await engine.submit(editor, "Edit.", tags=[str(number) for number in range(MAX_TAGS)])
+    desk = ("desk", "eu")
+    assert found == {("chief", desk), ("scribe", (*desk, "text"))}
+    with pytest.raises(ConfigError, match="the tag 'two words' is not made of"):
+        treadle.Agent("x", model="scripted/any", tags=["two words"])
 
 
 @pytest.mark.parametrize(

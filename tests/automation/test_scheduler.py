@@ -3,11 +3,12 @@ twice."""
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.automation.clockwork import DEATHS, Clockwork, Died
+from tests.automation.clockwork import DEATHS, HERO, Clockwork, Died
 from treadle.domain.errors import UnknownSchedule, UsageError
 from treadle.domain.events import HeartbeatFired, RunQueued, UserMessage
 from treadle.domain.ids import SessionId
@@ -43,6 +44,16 @@ async def test_a_tick_starts_one_run_whose_first_event_is_the_tick() -> None:
     assert [type(event.data) for event in events] == [RunQueued, HeartbeatFired, UserMessage]
     assert isinstance(events[0].data, RunQueued)
     assert events[0].data.asker is None, "no person can answer questions"
+
+
+async def test_its_runs_have_the_tags_of_the_agent() -> None:
+    works = Clockwork(agents=lambda: {"hero": msgspec.structs.replace(HERO, tags=("nightly",))})
+    await works.book.add(every_ten_minutes())
+    works.clock.pass_time(EVERY)
+    await works.scheduler.fire_due()
+    [event] = await works.events(RunQueued)
+    assert isinstance(event.data, RunQueued)
+    assert event.data.tags == ("nightly",)
 
 
 async def test_missed_ticks_become_one_run_for_the_last_of_them() -> None:

@@ -129,6 +129,7 @@ class AgentOptions(TypedDict, total=False):
     quality: Quality | Mapping[str, Any] | None
     errors: Errors | Mapping[str, Any] | None
     concurrency: int | None
+    tags: Sequence[str]
     heartbeat: Heartbeat | Mapping[str, Any] | None
     mcp_servers: Mapping[str, McpServerLike] | None
     """MCP servers of this agent alone. All of their tools are offered, unless `tools` names some of them."""

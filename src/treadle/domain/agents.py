@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 from treadle.domain.durations import parse_duration
 from treadle.domain.hooks import CommandHook
+from treadle.domain.labels import make_labels
 from treadle.domain.limits import (
     DEFAULT_MAX_ATTACHMENT_BYTES,
     DEFAULT_MAX_CALLS,
@@ -342,9 +343,13 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     concurrency: PositiveInt | None = None
     """Maximum runs of the agent that execute at a time, over all processes. Runs that wait for a reviewer, a timer
     or child runs do not count. Null: no limit."""
+    tags: tuple[str, ...] = ()
+    """Tags of all runs of the agent, also of those that schedules, webhooks and channels start."""
 
     def __post_init__(self) -> None:
         _positive("concurrency", self.concurrency)
+        if self.tags:
+            make_labels(self.tags, {})
         check_server_names(self.mcp_servers)
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"name `{self.name}` must be 1 to 64 letters, digits, dots, dashes or underscores")

@@ -48,6 +48,11 @@ def make_labels(tags: Iterable[str], metadata: Mapping[str, str]) -> Labels:
     return labels
 
 
+def inherit_tags(tags: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:
+    """Return tags that a run inherits, and as many more as it may have."""
+    return tuple(dict.fromkeys((*tags, *more)))[:MAX_TAGS]
+
+
 def parse_metadata(pairs: Iterable[str]) -> dict[str, str]:
     """Return metadata that is written as `NAME=VALUE`. Raise ValueError for anything else, and for two values of a
     name."""

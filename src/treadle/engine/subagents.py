@@ -41,6 +41,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.excerpts import place_excerpt
 from treadle.domain.ids import RunId, SessionId
+from treadle.domain.labels import inherit_tags
 from treadle.domain.lineage import Lineage, Order, Role
 from treadle.domain.messages import Message, make_sendable, user
 from treadle.domain.runs import Metrics, Outcome, add_metrics
@@ -266,7 +267,7 @@ def _make_queued(agent: AgentSpec, parent: RunState, lineage: Lineage, workspace
         owner=above.owner,
         workspace=workspace,
         anonymous=above.anonymous,
-        tags=above.tags,
+        tags=inherit_tags(above.tags, agent.tags),
         metadata=above.metadata,
         trace_parent=above.trace_parent,
         own_deps=above.own_deps,

@@ -15,6 +15,7 @@ from treadle.domain.envelope import Origin
 from treadle.domain.errors import InvalidState, UsageError
 from treadle.domain.events import EventData, LlmRequest, RunForked, RunQueued, UserMessage
 from treadle.domain.ids import AgentId, RunId, SessionId, TokenId
+from treadle.domain.labels import inherit_tags
 from treadle.domain.messages import Image, Message, Text, user
 from treadle.domain.permissions import Asker
 from treadle.domain.quotas import Quotas
@@ -99,7 +100,7 @@ class ForkService:
             workspace=self._identify(start.agent),
             anonymous=point.queued.anonymous,
             follows_anonymous=point.queued.has_anonymous_words,
-            tags=point.queued.tags,
+            tags=inherit_tags(point.queued.tags, start.agent.tags),
             metadata=point.queued.metadata,
             own_deps=point.queued.own_deps or fork.own_deps,
             client_tools=point.queued.client_tools if fork.token == point.queued.token else (),

@@ -53,7 +53,7 @@ class Submission(RequestedRun, frozen=True):
     def labels(self) -> Labels:
         """The labels of the run. Raise UsageError if they are invalid."""
         try:
-            return make_labels(self.tags, self.metadata)
+            return make_labels((*self.agent.tags, *self.tags), self.metadata)
         except ValueError as error:
             raise UsageError(f"The labels of the run are invalid: {error}. Nothing was started.") from None
 
