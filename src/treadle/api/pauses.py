@@ -78,7 +78,6 @@ class Pauses:
             return await self._service.wait(record.origin.run_id)
         requests: list[ApprovalView] = []
         questions: list[OpenQuestion] = []
-        calls: tuple[OpenCall, ...] = ()
         for member in await self._list_waiting(record):
             run_id = member.origin.run_id
             match member.waiting_for:
@@ -88,12 +87,11 @@ class Pauses:
                 case "answer":
                     asked = await self._service.questions(run_id)
                     questions += [OpenQuestion(run_id, each.call_id, each.question, each.options) for each in asked]
-                case "client_tool":
-                    calls = tuple(map(make_client_call, await self._service.client_calls.list_open(run_id)))
                 case "unavailable":
                     await self._recheck(member)
                 case _:
                     pass
+        calls = tuple(map(make_client_call, await self._service.client_calls.list_open(record)))
         if requests or questions or calls:
             return WaitingRun(record.origin, tuple(requests), tuple(questions), calls)
         return None

@@ -1,5 +1,6 @@
 """The run loop, from claim to end. Starting a run and resuming one follow the same path."""
 
+import asyncio
 import logging
 
 from msgspec.structs import replace
@@ -26,7 +27,16 @@ from treadle.core.steps import (
 from treadle.core.subagents.supervision import describe_stopped
 from treadle.core.suspicion import make_suspect
 from treadle.domain.errors import Fenced, NotClaimable, StoreError
-from treadle.domain.events import AgentTold, EventData, RunEnd, RunRecovered, RunWaiting, StepEnd, TrialStarted
+from treadle.domain.events import (
+    AgentTold,
+    ClientCallRequested,
+    EventData,
+    RunEnd,
+    RunRecovered,
+    RunWaiting,
+    StepEnd,
+    TrialStarted,
+)
 from treadle.domain.ids import Instant, RunId
 from treadle.domain.messages import Message
 from treadle.domain.runs import Outcome
@@ -50,6 +60,8 @@ logger = logging.getLogger(__name__)
 
 RETRY_AFTER_FAULT_SECONDS = 1.0
 WORKER_DIED = "The previous worker died or lost its lease."
+LINGER_SECONDS = 2.0
+"""How long a run that waits for its client stays in memory."""
 POLLED_WAITS = ("breaker", "quota", "budget")
 """Reasons to wait for which a worker claims the run again at intervals and checks."""
 
@@ -103,7 +115,7 @@ async def _execute(run: OwnedRun, slot: ExecutionSlot, deps: EngineDeps) -> None
             case CollectChildren() | AgentTold() | NotifyResumed() | Evaluate() as task:
                 await manage_children(task, run, deps.children, deps.tools)
             case RunWaiting() as wait:
-                if await release_until_woken(wait, run):
+                if not await linger(wait, run, deps.stopping) and await release_until_woken(wait, run):
                     return
             case Finish() as last:
                 if await finish_run(last, run, deps.session):
@@ -176,9 +188,32 @@ async def execute_tools(step: RunTools, run: OwnedRun, deps: EngineDeps) -> None
     delivered = await finish_client_calls(step.delivered, run, deps.tools) if step.delivered else ()
     ready, refused = await prepare_calls(step.run, run, deps.tools)
     work = await delegate_calls(ready, run, deps.children)
+    if delivered or any(isinstance(event, ClientCallRequested) for event in refused):
+        run.record(*delivered, *step.refuse, *refused)  # with the next commit, also if something was delivered now
+        delivered, refused, step = (), [], RunTools(step.run, ())
+        if not ready:
+            return
     reserve = reserve_calls(run.state, len(work.local_calls), len(work.runs))
     if await run.intend(*delivered, *step.refuse, *refused, *work.events, reserve=reserve, begin=work.runs):
         await run_tools(work.local_calls, run, deps.tools)
+
+
+async def linger(wait: RunWaiting, run: OwnedRun, stopping: asyncio.Event) -> bool:
+    """Keep a run that waits for its client for a moment. Return whether something was delivered to it, so that
+    nothing need be released, claimed and read again for clients that answer at once."""
+    state = run.state
+    if wait.reason != "client_tool" or (state.waiting is not None and _is_same_wait(wait, state.waiting)):
+        return False
+    if not await run.intend(wait):
+        return True
+    known = state.sequence
+    until = run.worker.clock.now() + LINGER_SECONDS
+    await run.run_unless(lambda state: state.sequence != known, _wait_for(stopping), until)
+    return state.sequence != known
+
+
+async def _wait_for(stopping: asyncio.Event) -> None:
+    await stopping.wait()
 
 
 async def release_until_woken(wait: RunWaiting, run: OwnedRun) -> bool:

@@ -1,54 +1,61 @@
 """Calls of tools that the sender of a message runs itself: which are open, and the delivery of their results."""
 
+from collections.abc import Sequence
+
 import msgspec
 
+from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, SizeLimitExceeded, UnknownCall
-from treadle.domain.events import ClientCallRequested, ClientResult, RunEnd, ToolCallEnd, ToolCallError
+from treadle.domain.events import (
+    ClientCallRequested,
+    ClientResult,
+    RunWaiting,
+    StepStart,
+    ToolCallEnd,
+    ToolCallError,
+)
 from treadle.domain.ids import RunId, TokenId
 from treadle.domain.limits import MAX_RESULT_CHARACTERS, MAX_RESULT_IMAGES
 from treadle.domain.messages import make_sendable
 from treadle.operations.event_factory import DraftFactory
 from treadle.operations.journal_pages import read_latest_step, read_queued, read_stored_events
 from treadle.operations.refusal import Refusal
-from treadle.ports.journal import Journal, Runs
+from treadle.ports.journal import Journal, RunRecord
 from treadle.ports.vault import Vault
+
+RECENT_EVENTS = 12
+"""Events that nearly always contain the requests that a run waits for."""
+REMEMBERED_RUNS = 1000
 
 
 class ClientCallService:
-    def __init__(self, journal: Journal, runs: Runs, vault: Vault, drafts: DraftFactory) -> None:
+    def __init__(self, journal: Journal, vault: Vault, drafts: DraftFactory) -> None:
         self._journal = journal
-        self._runs = runs
         self._vault = vault
         self._drafts = drafts
+        self._tokens: dict[RunId, tuple[TokenId | None, bool]] = {}
+        """The tokens of the latest runs, and whether they brought tools."""
 
-    async def list_open(self, run_id: RunId) -> tuple[ClientCallRequested, ...]:
-        """Return the calls for which no result was delivered. They belong to the latest step of the run."""
-        record = await self._runs.record(run_id)
-        if record.outcome is not None:
+    async def list_open(self, run: RunRecord) -> tuple[ClientCallRequested, ...]:
+        """Return the calls for which a run waits. It may still be in memory, and be recorded as running."""
+        if run.outcome is not None:
             return ()
-        open_: dict[str, ClientCallRequested] = {}
-        for event in await read_latest_step(self._journal, run_id, record.sequence):
-            match event.data:
-                case ClientCallRequested(call_id) as asked:
-                    open_[call_id] = asked
-                case ClientResult(call_id) | ToolCallEnd(call_id) | ToolCallError(call_id):
-                    open_.pop(call_id, None)
-                case RunEnd():
-                    open_.clear()
-                case _:
-                    pass
-        return tuple(open_.values())
+        events = await self._read_step(run)
+        waits = next((event.data for event in reversed(events) if not isinstance(event.data, ClientResult)), None)
+        if not isinstance(waits, RunWaiting) or waits.reason != "client_tool":
+            return ()
+        return _find_open(events)
 
-    async def deliver(self, run_id: RunId, result: ClientResult, token: TokenId | None) -> int:
+    async def deliver(self, run: RunRecord, result: ClientResult, token: TokenId | None) -> int:
         """Deliver the result of a call and return the sequence of the event. The same result again is accepted.
 
         Raise UnknownCall if the client was not asked to run it, a refusal if another client was, and InvalidState
         if the run has another result or no longer waits for one."""
-        result = self._clean(result)
-        queued = await read_queued(run_id, self._journal)
-        if queued.client_tools and queued.token != token:
+        result, run_id = self._clean(result), run.origin.run_id
+        if not await self._is_by(token, run_id):
             raise Refusal(403, "Forbidden", f"Only the client that brought its tools to {run_id} delivers results.")
-        if not any(asked.call_id == result.call_id for asked in await self.list_open(run_id)):
+        open_calls = () if run.outcome is not None else _find_open(await self._read_step(run))
+        if not any(asked.call_id == result.call_id for asked in open_calls):
             return await self._find_same(run_id, result)
         made = self._drafts.make(result)
         sequence = await self._journal.deliver(run_id, made, f"result/{result.call_id}")
@@ -58,6 +65,23 @@ class ClientCallService:
         if stored.event_id != made.event_id and stored.data != result:
             raise _other_result(run_id, result.call_id)
         return sequence
+
+    async def _is_by(self, token: TokenId | None, run_id: RunId) -> bool:
+        """Return whether a client may deliver results to a run. To one without tools, anyone may try."""
+        if (known := self._tokens.get(run_id)) is None:
+            queued = await read_queued(run_id, self._journal)
+            known = self._tokens[run_id] = queued.token, bool(queued.client_tools)
+            if len(self._tokens) > REMEMBERED_RUNS:
+                del self._tokens[next(iter(self._tokens))]
+        return known[0] == token or not known[1]
+
+    async def _read_step(self, run: RunRecord) -> Sequence[Event]:
+        """Return the events of the latest step, and perhaps some before."""
+        run_id, sequence = run.origin.run_id, run.sequence
+        events = await self._journal.read(run_id, max(0, sequence - RECENT_EVENTS))
+        if any(isinstance(event.data, StepStart) for event in events):
+            return events
+        return await read_latest_step(self._journal, run_id, sequence)
 
     async def _find_same(self, run_id: RunId, result: ClientResult) -> int:
         """Return the sequence of the same result, which was delivered before."""
@@ -87,6 +111,20 @@ class ClientCallService:
             )
         content = make_sendable(self._vault.redactor.redact(result.content).text)
         return msgspec.structs.replace(result, content=content)
+
+
+def _find_open(events: Sequence[Event]) -> tuple[ClientCallRequested, ...]:
+    """Return the requests among the events of a step that have neither a result nor an end."""
+    found: dict[str, ClientCallRequested] = {}
+    for event in events:
+        match event.data:
+            case ClientCallRequested(call_id) as asked:
+                found[call_id] = asked
+            case ClientResult(call_id) | ToolCallEnd(call_id) | ToolCallError(call_id):
+                found.pop(call_id, None)
+            case _:
+                pass
+    return tuple(found.values())
 
 
 def _closed(run_id: RunId, call_id: str) -> InvalidState:

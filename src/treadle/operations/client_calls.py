@@ -51,7 +51,7 @@ async def list_client_calls(context: Context, request: OneRun) -> Page[OpenCall]
 
     They are calls of tools that the client brought when it started the run."""
     record = await context.readable_run(request.run_id)
-    found = await context.service.client_calls.list_open(record.origin.run_id)
+    found = await context.service.client_calls.list_open(record)
     return Page(tuple(map(make_client_call, found)))
 
 
@@ -69,5 +69,4 @@ async def deliver_result(context: Context, request: DeliverResult) -> Delivered:
         is_error=request.is_error,
         images=tuple(part for part in parts if isinstance(part, Image)),
     )
-    run_id = record.origin.run_id
-    return Delivered(await context.service.client_calls.deliver(run_id, result, context.principal.token_id))
+    return Delivered(await context.service.client_calls.deliver(record, result, context.principal.token_id))

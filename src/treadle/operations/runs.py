@@ -320,9 +320,12 @@ def run_view(record: RunRecord) -> RunView:
 async def run_detail(context: Context, record: RunRecord) -> RunDetail:
     run_id, service = record.origin.run_id, context.service
     end = None if record.outcome is None else (await service.wait(run_id))[1]
-    calls = await service.client_calls.list_open(run_id) if record.waiting_for == "client_tool" else ()
+    calls = await service.client_calls.list_open(record)
+    fields = _fields(record)
+    if calls:  # it may still be in memory
+        fields |= {"status": "waiting", "waiting_for": "client_tool"}
     return RunDetail(
-        **_fields(record),
+        **fields,
         result=None if end is None else make_run_result(end),
         client_calls=tuple(map(make_client_call, calls)),
         **await read_opening(context, run_id),
@@ -348,9 +351,8 @@ async def _wait_for_end_or_client(context: Context, run_id: RunId) -> None:
 
     async def check() -> bool | None:
         record = await service.run(run_id)
-        if record.waiting_for == "client_tool" and await service.client_calls.list_open(run_id):
-            return True
-        return True if record.outcome is not None else None
+        has_paused = record.outcome is not None or await service.client_calls.list_open(record)
+        return True if has_paused else None
 
     while True:
         found = await service.wait_for_pause(run_id, check)

@@ -116,7 +116,7 @@ class LocalService:
     def client_calls(self) -> "ClientCallService":
         from treadle.operations.client_call_service import ClientCallService
 
-        return ClientCallService(self._journal, self._runs, self._vault, self._drafts)
+        return ClientCallService(self._journal, self._vault, self._drafts)
 
     @cached_property
     def _fork_service(self) -> "ForkService":
@@ -220,7 +220,7 @@ class LocalService:
     async def _waits_for_client(self, run_id: RunId) -> bool:
         """Return whether a run waits for results of its client's tools, which a client with other tools, or without
         any, will not deliver."""
-        return (await self._runs.record(run_id)).waiting_for == "client_tool"
+        return bool(await self.client_calls.list_open(await self._runs.record(run_id)))
 
     async def _check_receiver(self, run_id: RunId, submission: "Submission") -> RunQueued:
         """Return how the run that waits was queued. Raise InvalidState if it is of another agent, workspace or user
@@ -239,7 +239,8 @@ class LocalService:
         if session_id is None:
             return None
         for record in await self._runs.list_unfinished(session_id):
-            return record.origin.run_id if record.status == "waiting" else None
+            is_waiting = record.status == "waiting" or await self.client_calls.list_open(record)
+            return record.origin.run_id if is_waiting else None
         return None
 
     async def _agent_id(self, name: str) -> AgentId:
