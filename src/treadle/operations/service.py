@@ -239,8 +239,11 @@ class LocalService:
         if session_id is None:
             return None
         for record in await self._runs.list_unfinished(session_id):
-            is_waiting = record.status == "waiting" or await self.client_calls.list_open(record)
-            return record.origin.run_id if is_waiting else None
+            run_id = record.origin.run_id
+            if record.status == "waiting":
+                return run_id
+            may_wait = record.status == "running" and not self._hub.is_in_progress(run_id)
+            return run_id if may_wait and await self.client_calls.list_open(record) else None
         return None
 
     async def _agent_id(self, name: str) -> AgentId:
