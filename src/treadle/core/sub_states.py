@@ -28,6 +28,7 @@ from treadle.domain.lineage import TreeCeiling
 from treadle.domain.messages import Message
 from treadle.domain.permissions import Asker
 from treadle.domain.runs import Outcome
+from treadle.domain.tools import ToolChoice
 from treadle.ports.model import Preamble
 
 RoomStage = TrimStage | CompactStage
@@ -201,6 +202,8 @@ class ReviewState:
     answers: dict[str, ClarifyAnswered] = field(default_factory=dict[str, ClarifyAnswered])
     client_calls: dict[str, RequestedCall] = field(default_factory=dict[str, RequestedCall])
     """By call ID: calls of the client's tools."""
+    next_choice: tuple[int, ToolChoice] | None = None
+    """What the client chose for a step, with its results, and the number of that step."""
 
 
 @dataclass(slots=True)

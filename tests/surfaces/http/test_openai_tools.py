@@ -77,6 +77,12 @@ def _dump(item: Any) -> Any:
     return dumped
 
 
+def told(talk: Talking) -> list[str]:
+    """Return the last lines of what the model was told: a result that took long has a header."""
+    told = [message["content"] for message in talk.sent if message["role"] in ("user", "tool")]
+    return [content.rpartition("\n")[2] for content in told]
+
+
 async def count_runs(talk: Talking) -> int:
     return len(await talk.engine.service.runs())
 
@@ -90,7 +96,7 @@ async def test_a_completion_calls_tools_and_goes_on_with_their_results(tmp_path:
         assert [json.loads(call.function.arguments) for call in first.message.tool_calls] == [{"city": "Ulm"}] * 2
         history = [*GO, *results_of(first.message, "rain", "noon")]
         second = await complete(talk, history, stream=stream)
-        assert [one["content"] for one in talk.sent[-2:]] == ["rain", "noon"]
+        assert told(talk)[-2:] == ["rain", "noon"]
         assert [one["role"] for one in talk.sent] == ["user", "assistant", "tool", "tool"]
         last = await complete(talk, [*history, *results_of(second.message, "sun")], stream=stream)
         assert (last.finish_reason, last.message.content) == ("stop", "Sunny.")
@@ -118,7 +124,7 @@ async def test_a_response_calls_tools_and_goes_on_with_their_results(
             return {"input_": history}
 
         second = await respond(talk, stream=stream, **go_on(first, "rain", "noon"))
-        assert [one["content"] for one in talk.sent[-2:]] == ["rain", "noon"]
+        assert told(talk)[-2:] == ["rain", "noon"]
         last = await respond(talk, stream=stream, **go_on(second, "sun"))
         assert (last.output_text, last.usage.output_tokens) == ("Sunny.", 5)
         assert len({first.id, second.id, last.id}) == 3
@@ -349,7 +355,7 @@ async def test_freeform_and_shell_tools_have_items_of_their_own(tmp_path: Path) 
         ]
         last = await talk.client.responses.create(model="one", input=history, tools=tools)
         assert last.output_text == "Patched."
-        assert [one["content"] for one in talk.sent[-2:]] == ["ok", "a.txt"]
+        assert told(talk)[-2:] == ["ok", "a.txt"]
 
 
 async def test_a_result_may_have_images(tmp_path: Path) -> None:
@@ -421,7 +427,8 @@ async def test_calls_outlive_kills_of_the_server(tmp_path: Path, stream: bool) -
         http = openai.DefaultAsyncHttpxClient(verify=False)
         async with openai.AsyncOpenAI(
             api_key=serving.token, base_url=f"{serving.url}/v1", max_retries=0, http_client=http
-        ) as client:
+        ) as opened:
+            client: Any = opened
 
             async def send(messages: Sequence[Any]) -> Any:
                 asked: dict[str, Any] = {"model": "one", "messages": messages, "tools": CHAT_TOOLS}
@@ -447,3 +454,17 @@ async def test_calls_outlive_kills_of_the_server(tmp_path: Path, stream: bool) -
         [told] = [message["content"] for message in messages if message["role"] == "tool"]
         assert told.endswith("sun")
         await asyncio.to_thread(serving.stop)
+
+
+async def test_each_request_chooses_for_its_own_first_step(tmp_path: Path) -> None:
+    script = [asks("weather"), asks("clock"), asks("weather"), says("Done.")]
+
+    async with talking(tmp_path, *script) as talk:
+        history: list[Any] = list(GO)
+        sent: list[Any] = []
+        for choice in ("required", "auto", "required", "none"):
+            message = (await complete(talk, history, tool_choice=choice)).message
+            sent.append(talk.endpoint.requests[-1].json.get("tool_choice"))
+            history += results_of(message, choice) if message.tool_calls else []
+        assert sent == ["required", None, "required", "none"]
+        assert await count_runs(talk) == 1

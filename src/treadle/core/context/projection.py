@@ -83,12 +83,15 @@ def project(state: RunState, tools_offered: bool, profile: Profile) -> ModelRequ
 
 
 def _choose_tools(state: RunState, tools_offered: bool) -> ToolChoice:
-    """Return the choice for the next request. What the sender of the message chose is for the first step alone: a
-    model that must call a tool in every step never answers."""
+    """Return the choice for the next request. That a tool must be called is for the first step after the message or
+    the results of the client: a model that must call one in every step never answers."""
     if not tools_offered:
         return NO_TOOLS
     wanted = None if state.tree.queued is None else state.tree.queued.tool_choice
-    if wanted is None or (wanted.mode == "required" and state.step.number > 1):
+    later = state.review.next_choice
+    if later is not None and later[0] == state.step.number:
+        wanted = later[1]
+    elif wanted is None or (wanted.mode == "required" and state.step.number > 1):
         return AUTO
     if not wanted.tool:
         return wanted

@@ -139,4 +139,5 @@ def _on_client_result(state: RunState, data: e.ClientResult) -> None:
     call = state.review.client_calls.get(data.call_id)
     if call is not None and call.result is None:
         call.result, call.delivered_at = data, state.latest_at
+        state.review.next_choice = None if data.tool_choice is None else (state.step.number + 1, data.tool_choice)
     state.waiting = None

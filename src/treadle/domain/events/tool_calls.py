@@ -10,6 +10,7 @@ from treadle.domain.file_fingerprints import FileFingerprint
 from treadle.domain.ids import Instant
 from treadle.domain.messages import Image
 from treadle.domain.permissions import ConcernKind
+from treadle.domain.tools import ToolChoice
 
 
 class Truncation(Struct, frozen=True, gc=False):
@@ -217,3 +218,5 @@ class ClientResult(EventData, frozen=True):
     content: str
     is_error: bool = False
     images: tuple[Image, ...] = ()
+    tool_choice: ToolChoice | None = None
+    """Whether the model may, must or must not call tools in the next step. Null: as the message says."""

@@ -14,6 +14,7 @@ from treadle.domain.events import ClientCallRequested, ClientResult, RunQueued
 from treadle.domain.ids import RunId
 from treadle.domain.messages import Image
 from treadle.domain.runs import RunPart
+from treadle.domain.tools import ToolChoice
 from treadle.operations.context import Context
 from treadle.operations.refusal import Refusal
 from treadle.surfaces.http.dependencies import ApiRequest, get_context
@@ -71,7 +72,7 @@ async def deliver_results(sent: SentResults, run_request: RunRequest, context: C
             with suppress(InvalidState):
                 await service.cancel(sent.run_id, SUPERSEDED)
         return None
-    results = await _match_results(sent, context)
+    results = await _match_results(sent, run_request.tool_choice, context)
     if results is None:
         return None
     try:
@@ -107,7 +108,9 @@ def _is_same_client(queued: RunQueued, run_request: RunRequest) -> bool:
     return queued.agent.name == run_request.agent.name and known == {tool.name for tool in run_request.client_tools}
 
 
-async def _match_results(sent: SentResults, context: Context) -> list[ClientResult] | None:
+async def _match_results(
+    sent: SentResults, choice: ToolChoice | None, context: Context
+) -> list[ClientResult] | None:
     """Return the results for the calls that the run has asked for. Raise InvalidParameterValue if a call that still
     waits has none."""
     results: list[ClientResult] = []
@@ -117,7 +120,7 @@ async def _match_results(sent: SentResults, context: Context) -> list[ClientResu
         if not isinstance(asked, ClientCallRequested):
             return None
         images = tuple([image for image in made.images if isinstance(image, Image)])
-        results.append(ClientResult(asked.call_id, made.text, images=images))
+        results.append(ClientResult(asked.call_id, made.text, images=images, tool_choice=choice))
     given = {result.call_id for result in results}
     waiting = await context.service.client_calls.list_open(sent.run_id)
     if any(asked.call_id in given for asked in waiting):

@@ -20,6 +20,7 @@ from treadle.domain.events import (
     ThinkingDelta,
     Token,
 )
+from treadle.domain.ids import Instant
 from treadle.domain.messages import Text, Thinking
 from treadle.domain.runs import Metrics, Usage
 from treadle.domain.silence import is_silence, may_be_silence
@@ -61,6 +62,8 @@ class Called(Struct, frozen=True):
     """The run waits for the results of the calls."""
 
     usage: Usage
+    at: Instant
+    """When it began to wait."""
 
 
 class Waiting(Struct, frozen=True):
@@ -73,6 +76,8 @@ class Ended(Struct, frozen=True):
     end: RunEnd
     usage: Usage | Metrics | None = None
     """The usage of this part of the run; None: that of the whole run."""
+    at: Instant = 0.0
+    """When it ended."""
 
 
 AnswerPiece = AnswerText | ReasoningText | StepBreak | Restart | CallAsked | Called | Waiting | Ended

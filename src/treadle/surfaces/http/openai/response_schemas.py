@@ -66,6 +66,7 @@ class TextConfig(Struct, frozen=True):
 
 class ReasoningConfig(Struct, frozen=True):
     effort: Effort | None = None
+    summary: str | None = None
 
 
 class ConversationRef(Struct, frozen=True):
@@ -95,7 +96,7 @@ class ResponseRequest(Struct, frozen=True):
     include: Any = None
     top_logprobs: Any = None
     service_tier: Any = None
-    prompt_cache_key: Any = None
+    prompt_cache_key: str | None = None
     prompt_cache_retention: Any = None
     truncation: Any = None
     max_tool_calls: Any = None
@@ -256,14 +257,24 @@ class ResponseObject(Struct, frozen=True):
     previous_response_id: str | None = None
     background: bool = False
     max_output_tokens: int | None = None
-    temperature: float | None = None
+    max_tool_calls: None = None
+    temperature: float = 1.0
+    """1, the usual default, if neither the request nor the agent sets it. So are the following."""
     reasoning: ReasoningConfig = ReasoningConfig()
     text: dict[str, Any] = {}
     metadata: dict[str, Any] = {}
     tools: tuple[Any, ...] = ()
     tool_choice: Any = "auto"
     parallel_tool_calls: bool = True
-    top_p: float | None = None
+    top_p: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    top_logprobs: Literal[0] = 0
+    service_tier: Literal["default"] = "default"
+    user: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    completed_at: int | None = None
     store: bool = True
     truncation: Literal["disabled"] = "disabled"
     object: Literal["response"] = "response"

@@ -138,8 +138,13 @@ class ResponseWriter:
 
     def write_calls(self, called: Called) -> bytes:
         events = self._close_item("completed")
-        usage = make_response_usage(called.usage)
-        self.response = structs.replace(self.response, status="completed", output=tuple(self._items), usage=usage)
+        self.response = structs.replace(
+            self.response,
+            status="completed",
+            output=tuple(self._items),
+            usage=make_response_usage(called.usage),
+            completed_at=int(called.at),
+        )
         return events + self._last_event("response.completed")
 
     def write_end(self, ended: Ended) -> bytes:
@@ -148,9 +153,13 @@ class ResponseWriter:
         status = "completed" if details is None else "incomplete"
         events = self._close_item(status)
         self._complete_answer(end.text, status)
-        usage = make_response_usage(ended.usage or end.metrics)
         self.response = structs.replace(
-            self.response, status=status, output=tuple(self._items), usage=usage, incomplete_details=details
+            self.response,
+            status=status,
+            output=tuple(self._items),
+            usage=make_response_usage(ended.usage or end.metrics),
+            incomplete_details=details,
+            completed_at=int(ended.at) if details is None else None,
         )
         return events + self._last_event(f"response.{status}")
 

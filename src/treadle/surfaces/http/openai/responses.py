@@ -75,7 +75,9 @@ async def create_response(wanted: Respond, request: ApiRequest) -> ASGIApp:
         ),
     )
     answer = await answer_request(turns, run_request, request)
-    response = _echo_request(start_response(answer, data.instructions, offered.tools, offered.choice), data)
+    response = _echo_request(
+        start_response(answer, run_request.conversation.instructions, offered.tools, offered.choice), data
+    )
     tools = await get_services(request).service.client_tools_of(answer.run_id)
     writer, tracker = ResponseWriter(answer.run_id, response, tools), ResponseTracker(answer.agent)
     if data.stream:
@@ -137,6 +139,9 @@ def _echo_request(response: ResponseObject, data: ResponseRequest) -> ResponseOb
         background=bool(data.background),
         metadata=data.metadata or {},
         store=data.store is not False,
+        user=data.user,
+        safety_identifier=data.safety_identifier,
+        prompt_cache_key=data.prompt_cache_key,
     )
 
 

@@ -146,8 +146,11 @@ class PartCount:
         self._is_whole = not after
         self.usage = Usage()
         self.calls = 0
+        self.at = 0.0
+        """When the latest event happened."""
 
     def add_event(self, event: Event) -> None:
+        self.at = event.timestamp
         match event.data:
             case LlmResponse(usage=usage) | LlmError(usage=usage):
                 self.usage = add_usage(self.usage, usage)
@@ -157,8 +160,10 @@ class PartCount:
                 pass
 
     def complete(self, piece: AnswerPiece) -> AnswerPiece:
-        """Return the piece, the last one with the usage of the part."""
-        return Ended(piece.end, self.usage) if isinstance(piece, Ended) and not self._is_whole else piece
+        """Return the piece, the last one with the usage of the part and its time."""
+        if not isinstance(piece, Ended):
+            return piece
+        return Ended(piece.end, None if self._is_whole else self.usage, self.at)
 
 
 def add_usage(one: Usage, other: Usage) -> Usage:
@@ -177,11 +182,11 @@ async def find_wait(
     """Return what a run waits for if the client or a person has to act. Calls come first: the client reports what
     else there is with their results."""
     if waiting.reason == "client_tool":
-        return Called(count.usage) if count.calls else None  # others have their results already
+        return Called(count.usage, count.at) if count.calls else None  # others have their results already
     words = await describe_wait(service, run_id, waiting)
     if not words:
         return None
-    return Called(count.usage) if count.calls else Waiting(words)
+    return Called(count.usage, count.at) if count.calls else Waiting(words)
 
 
 async def describe_wait(service: LocalService, run_id: RunId, waiting: RunWaiting) -> str:
