@@ -16,6 +16,7 @@ SMALL = {
     "bench.channel_idle": "--conversations 10 --seconds 0.5",
     "bench.channels": "--kills 1 --people 2 --messages 2 --platforms matrix",
     "bench.chaos": "--runs 6 --workers 1 --servers 1 --at-once 6 --steps 2",
+    "bench.client_tools": "--calls 20 --rounds 1 --waiting 10",
     "bench.command_start": "",
     "bench.compaction": "--compactions 2 --embedded 0",
     "bench.dashboard": "--runs 2000",
