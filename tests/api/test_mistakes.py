@@ -53,6 +53,15 @@ async def open_database(url: str) -> None:
         pass
 
 
+async def open_in_another_process(folder: Path) -> None:
+    """Raise what a second process is told."""
+    code = f"import treadle; treadle.Engine('sqlite:///{folder}/program.db').open()"
+    command = sys.executable, "-c", code
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+    _, told = await process.communicate()
+    raise treadle.TreadleError(told.decode())
+
+
 async def fork_and_run(engine: treadle.Engine) -> None:
     """Do in this process what a forked one would do."""
     engine._opened_by -= 1  # pyright: ignore[reportPrivateUsage] -- a fork of a process with threads may hang
@@ -78,7 +87,11 @@ async def look_up_in_result(engine: treadle.Engine, name: str) -> object:
 
 UNKNOWN: Any = "x"
 NO_TEXT: Any = []
-OTHER_NAMES: dict[str, dict[str, Any]] = {"timeout": {"timeout": 5}, "thread_id": {"thread_id": "1"}}
+OTHER_NAMES: dict[str, dict[str, Any]] = {
+    "timeout": {"timeout": 5},
+    "thread_id": {"thread_id": "1"},
+    "attachments": {"attachments": ["notes.txt"]},
+}
 MISTAKES: dict[str, tuple[Mistake, str]] = {
     "system_prompt": (lambda _, __: make(system_prompt="Be kind."), "Write instructions=…"),
     "persona twice": (
@@ -104,7 +117,15 @@ MISTAKES: dict[str, tuple[Mistake, str]] = {
     "a path": (lambda _, __: open_database("app.db"), "Did you mean `sqlite:///app.db`?"),
     "two slashes": (lambda _, __: open_database("sqlite://app.db"), "Did you mean `sqlite:///app.db`?"),
     "no folder": (lambda folder, _: open_database(f"sqlite:///{folder}/none/app.db"), "does not exist. Create it"),
-    "two processes": (lambda folder, _: open_database(f"sqlite:///{folder}/program.db"), "need PostgreSQL, or one"),
+    "two processes": (lambda folder, _: open_in_another_process(folder), "need PostgreSQL, or one"),
+    "two engines": (
+        lambda folder, _: open_database(f"sqlite:///{folder}/program.db"),
+        "is open in this process already",
+    ),
+    "the name of a file": (
+        lambda _, engine: engine.run(HELPER, "Read.", **OTHER_NAMES["attachments"]),
+        "Write Path('notes.txt')",
+    ),
     "a fork": (lambda _, engine: fork_and_run(engine), "Open an engine after the fork"),
     "not open": (lambda _, __: treadle.Engine("sqlite:///:memory:").run(HELPER, "Hello."), "Use `async with"),
     "opened twice": (lambda _, engine: engine.__aenter__(), "open already"),

@@ -438,6 +438,9 @@ def make_attachment(attachment: Image | Path, max_bytes: int = DEFAULT_MAX_ATTAC
     if isinstance(attachment, Image):
         check_attached_parts((attachment,), max_bytes)
         return attachment
+    if not isinstance(attachment, Path):  # pyright: ignore[reportUnnecessaryIsInstance] -- programs are not checked
+        hint = f" Write Path({attachment!r})." if isinstance(attachment, str) else ""
+        raise TypeError(f"An attachment is a Path or a treadle.Image, not {type(attachment).__name__}.{hint}")
     if attachment.exists() and not attachment.is_file():
         raise UsageError(f"The attachment {attachment} is not a regular file.")
     name = f"The attachment {attachment}"

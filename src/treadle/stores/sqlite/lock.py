@@ -104,18 +104,26 @@ def _describe(owner: Owner) -> str:
 
 def explain_owned(database: str, owner: Owner | None) -> StoreOwned:
     """Return the error that names the owner of a database and says what to do."""
-    who, remedy = "another process", "Wait for it to end"
-    if owner is not None:
-        who = _describe(owner)
+    if owner is None:
+        return StoreOwned(_explain(database, "owned by another process", "Wait for it to end"))
+    who = _describe(owner)
+    if owner.pid == os.getpid():
+        text = (
+            f"The database {database} is open in this process already, and a SQLite database has one owner at a "
+            "time. Use the engine that is open, or close it first."
+        )
+    else:
         remedy = (
             f"Wait for it to end, or stop it (kill {owner.pid}, or kill -9 {owner.pid} if it does not react; its "
             "runs resume later)"
         )
-    text = (
-        f"The database {database} is owned by {who}, and a SQLite database has one owner at a time. {remedy}; "
-        "or use another database (TREADLE_DATABASE_URL). Several processes need PostgreSQL, or one `treadle serve` "
-        "whose clients they are."
-    )
-    if owner is None:
-        return StoreOwned(text)
+        text = _explain(database, f"owned by {who}", remedy)
     return StoreOwned(text, owner.socket, who, owner.since, owner.pid)
+
+
+def _explain(database: str, state: str, remedy: str) -> str:
+    return (
+        f"The database {database} is {state}, and a SQLite database has one owner at a time. {remedy}; or use "
+        "another database (TREADLE_DATABASE_URL). Several processes need PostgreSQL, or one `treadle serve` whose "
+        "clients they are."
+    )
