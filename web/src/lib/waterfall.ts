@@ -31,7 +31,7 @@ export interface Span {
   depth: number;
 }
 
-const WAITING = new Set(["run_waiting", "approval_requested", "clarify_requested"]);
+const WAITING = new Set(["run_waiting", "approval_requested", "clarify_requested", "client_call_requested"]);
 
 /** Fold lines into spans, in the order of their starts. Lines may come in several parts. */
 export class Waterfall {
@@ -70,6 +70,7 @@ export class Waterfall {
         this.#close(model, line, true);
         break;
       case "tool_call_start":
+      case "client_call_requested":
         this.#begin("tool", call, line, line.name ?? "", 1);
         break;
       case "tool_call_end":
