@@ -17,6 +17,7 @@ from treadle.domain.runs import RunPart
 from treadle.domain.tools import ToolChoice
 from treadle.operations.context import Context
 from treadle.operations.refusal import Refusal
+from treadle.ports.journal import RunRecord
 from treadle.surfaces.http.dependencies import ApiRequest, get_context
 from treadle.surfaces.http.openai.call_ids import parse_call_id
 from treadle.surfaces.http.openai.conversation import MadeResult, Turn, find_latest, make_message
@@ -72,13 +73,12 @@ async def deliver_results(sent: SentResults, run_request: RunRequest, context: C
             with suppress(InvalidState):
                 await service.cancel(sent.run_id, SUPERSEDED)
         return None
-    results = await _match_results(sent, run_request.tool_choice, context)
+    results = await _match_results(sent, record, run_request.tool_choice, context)
     if results is None:
         return None
     try:
         sequences = [
-            await service.client_calls.deliver(sent.run_id, result, context.principal.token_id)
-            for result in results
+            await service.client_calls.deliver(record, result, context.principal.token_id) for result in results
         ]
     except (InvalidState, Unknown, Refusal):
         return None
@@ -109,7 +109,7 @@ def _is_same_client(queued: RunQueued, run_request: RunRequest) -> bool:
 
 
 async def _match_results(
-    sent: SentResults, choice: ToolChoice | None, context: Context
+    sent: SentResults, record: RunRecord, choice: ToolChoice | None, context: Context
 ) -> list[ClientResult] | None:
     """Return the results for the calls that the run has asked for. Raise InvalidParameterValue if a call that still
     waits has none."""
@@ -122,7 +122,7 @@ async def _match_results(
         images = tuple([image for image in made.images if isinstance(image, Image)])
         results.append(ClientResult(asked.call_id, made.text, images=images, tool_choice=choice))
     given = {result.call_id for result in results}
-    waiting = await context.service.client_calls.list_open(sent.run_id)
+    waiting = await context.service.client_calls.list_open(record)
     if any(asked.call_id in given for asked in waiting):
         for asked in waiting:
             if asked.call_id not in given:
