@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import cache, partial
-from typing import cast, get_args
+from typing import TYPE_CHECKING, cast, get_args
 
 import msgspec
 
@@ -51,6 +51,9 @@ from treadle.system.process_privacy import forbid_dumps
 from treadle.system.workspace_identity import identify_workspace
 from treadle.telemetry.resumed_runs import ResumedRuns
 from treadle.vault.secret_files import SecretFiles
+
+if TYPE_CHECKING:
+    from treadle.ports.notifications import Changed
 
 TOOL_TIMEOUT_VARIABLE = "TREADLE_TOOL_TIMEOUT_SECS"
 AGENT_TIMEOUT_VARIABLE = "TREADLE_AGENT_TOOL_TIMEOUT_SECS"
@@ -118,9 +121,10 @@ class EngineParts:
             if at > clock.now() or not woken_by_commits or config.program.holds(run_id):
                 dispatcher.wake(run_id, at)
 
-        def wake_held(run_id: RunId) -> None:
-            if config.program.holds(run_id):
-                dispatcher.wake(run_id, clock.now())
+        def take_over(run: "Changed") -> None:
+            program = config.program
+            if program.holds(run.run_id) or (run.lacking and not only_own and program.may_have_all(run.run_id)):
+                dispatcher.wake(run.run_id, clock.now())
 
         async with AsyncExitStack() as opened:
             hub = EventHub(clock, ids, wake)
@@ -145,7 +149,7 @@ class EngineParts:
             dispatcher = stores.dispatcher(clock, deps.worker.name, config.share)
             if config.share.most > 0:
                 stores.provide_deps(deps.worker.name, config.program)
-                hub.news_observers.append(wake_held)
+                hub.news_observers.append(take_over)
             opened.push_async_callback(dispatcher.stop)
             service = LocalService(
                 stores.journal,

@@ -121,7 +121,7 @@ class ClusterSync:
             else:
                 self._hub.notify_taken_elsewhere(run.run_id)
             self._hub.notify_changed(run.run_id)
-            self._hub.notify_of_news(run.run_id)
+            self._hub.notify_of_news(run)
             if self._hub.is_watched(run.run_id):
                 self._read_until(run.run_id, run.sequence)
             else:

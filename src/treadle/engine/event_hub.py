@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Generator, KeysView, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from treadle.domain.envelope import Draft, Event, Origin, make_draft
 from treadle.domain.errors import StoreError
@@ -17,6 +17,9 @@ from treadle.engine.shared_events import SharedEvents
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS, UNCOUNTED, MemoryAccount, Pace, Subscription
 from treadle.engine.text_blocks import LiveDelta
 from treadle.ports.clock import Clock, Ids
+
+if TYPE_CHECKING:
+    from treadle.ports.notifications import Changed
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +112,7 @@ class EventHub:
         self.observers: list[Observer] = []
         self.handover_observers: list[Callable[[RunId], None]] = []
         """Called for runs that another process has claimed, whose further commits are not observed here."""
-        self.news_observers: list[Callable[[RunId], None]] = []
+        self.news_observers: list[Callable[[Changed], None]] = []
         """Called for runs to which another process has committed, or which it has woken."""
         self.claim_observers: list[Callable[[Sequence[Event]], None]] = []
         """Called with all events of a run when it is claimed here, so that observers need not read them."""
@@ -229,10 +232,10 @@ class EventHub:
         for waiter in self._commit_waiters:
             waiter.set()
 
-    def notify_of_news(self, run_id: RunId) -> None:
-        """Report that another process has committed to the run, or has woken it."""
+    def notify_of_news(self, run: "Changed") -> None:
+        """Report that another process has committed to a run, or has woken it."""
         for observe in self.news_observers:
-            observe(run_id)
+            observe(run)
 
     def notify_taken_elsewhere(self, run_id: RunId) -> None:
         """Report that another process works on the run."""

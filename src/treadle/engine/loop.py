@@ -94,6 +94,7 @@ async def _claim_and_execute(run_id: RunId, slot: ExecutionSlot, deps: EngineDep
 async def _execute(run: OwnedRun, slot: ExecutionSlot, deps: EngineDeps) -> None:
     await record_recovery(run, slot.trial)
     model = await find_missing_deps(run, deps.tools.program) or await resolve_model(run, deps.models)
+    deps.tools.program.note_lack(run.origin.run_id, is_lacking=isinstance(model, MissingDependency))
     while slot.may_continue(run.state) and not deps.stopping.is_set():  # a run that is left here is due at once
         end_step(run)
         match next_step(run, model, deps):

@@ -38,6 +38,8 @@ class HostProgram:
         self._of_runs: dict[RunId, Any] = {}
         self._begun: set[RunId] = set()
         """Runs with deps of their own that began here: they find them when they execute."""
+        self._lacking: set[RunId] = set()
+        """Runs that this process could not execute, because it lacks something that they need."""
         self.deps_types: dict[str, type] = {}
         self.instructions: dict[str, WriteInstructions] = {}
 
@@ -117,6 +119,19 @@ class HostProgram:
         except Exception as error:  # it is the code of the program
             return f"make_deps raised {type(error).__name__}: {error}. Correct it, and open the engine again."
         return None
+
+    # ── What runs need ──
+
+    def note_lack(self, run_id: RunId, *, is_lacking: bool) -> None:
+        """Note whether this process lacks something that a run needs."""
+        if is_lacking:
+            self._lacking.add(run_id)
+        else:
+            self._lacking.discard(run_id)
+
+    def may_have_all(self, run_id: RunId) -> bool:
+        """Return whether this process has not found out yet that it lacks something. Each process tries once."""
+        return run_id not in self._lacking
 
     # ── Instructions ──
 

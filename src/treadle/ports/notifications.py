@@ -10,7 +10,7 @@ from msgspec import Struct
 from treadle.domain.ids import RunId
 
 
-class Changed(Struct, frozen=True, gc=False):
+class Changed(Struct, frozen=True, gc=False, array_like=True):
     """A run that another process has appended to."""
 
     run_id: RunId
@@ -18,6 +18,8 @@ class Changed(Struct, frozen=True, gc=False):
     """Sequence of its last event."""
     delivered: bool = False
     """The event does not come from the run's owner, so the owner must be notified."""
+    lacking: bool = False
+    """The owner has released the run because it lacks something that the run needs. Another process may have it."""
 
 
 class NotificationListener(Protocol):

@@ -19,6 +19,12 @@ def show_shop(context: treadle.ToolContext[str]) -> str:
     return context.deps
 
 
+@treadle.tool(effect="read", repeatable=True)
+def show_sign() -> str:
+    """Return what is written above the door."""
+    return "Looms"
+
+
 @treadle.tool(effect="external")
 def sell(context: treadle.ToolContext[str]) -> str:
     """Sell a loom."""
@@ -38,7 +44,7 @@ CLERK = treadle.Agent("clerk", model="scripted/any", tools=[show_shop])
 SELLER = treadle.Agent(
     "seller",
     model="scripted/any",
-    tools=[show_shop, sell, count_stock, CLERK],
+    tools=[show_shop, show_sign, sell, count_stock, CLERK],
     approvals={"default": "auto", "rules": [{"tool": "sell", "do": "ask"}]},
 )
 
@@ -46,7 +52,7 @@ SELLER = treadle.Agent(
 def reply(request: ModelRequest) -> ScriptedReply:
     """Call the tool that the message names, or the clerk."""
     last = request.conversation.messages[-1]
-    if last.role != "user":
+    if last.role != "user" or last.text == "Hello.":
         return say("Done.")
     if last.text == "clerk":
         return ask(call("invoke_agent", agent="clerk", message="show_shop"))
@@ -58,6 +64,13 @@ def open_engine(url: str, home: Path, make_deps: MakeDeps | None = None) -> trea
     engine = treadle.Engine(url, home=home, make_deps=make_deps)
     engine.add_model("scripted", FunctionModel(reply))
     engine.add_agents(SELLER)
+    return engine
+
+
+def open_bare_engine(url: str, home: Path) -> treadle.Engine:
+    """Return an engine that has the model of the program, and none of its tools."""
+    engine = treadle.Engine(url, home=home)
+    engine.add_model("scripted", FunctionModel(reply))
     return engine
 
 
@@ -73,6 +86,13 @@ async def approve(url: str, home: Path) -> None:
             await engine.decide(words[0], "approve")
 
 
+async def lack(url: str, home: Path) -> None:
+    """Execute runs, as far as no tools are needed."""
+    async with open_bare_engine(url, home):
+        print("open", flush=True)
+        await read_words()
+
+
 async def submit(url: str, home: Path) -> None:
     """Submit a run that does not end."""
     async with open_engine(url, home) as engine:
@@ -81,4 +101,4 @@ async def submit(url: str, home: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run({"plain": approve, "submitter": submit}[sys.argv[1]](sys.argv[2], Path(sys.argv[3])))
+    asyncio.run({"plain": approve, "bare": lack, "submitter": submit}[sys.argv[1]](sys.argv[2], Path(sys.argv[3])))

@@ -12,12 +12,13 @@ import pytest
 import treadle
 from tests.patience import HANG_SECONDS
 from tests.stores.postgres.harness import opened
-from tests.stores.postgres.shop import SELLER, open_engine
+from tests.stores.postgres.shop import SELLER, open_bare_engine, open_engine
 from treadle.domain.envelope import make_draft
 from treadle.domain.errors import NotClaimable, RunUnavailable
-from treadle.domain.events import RunQueued, RunWaiting
+from treadle.domain.events import RunEnd, RunQueued, RunWaiting
 from treadle.domain.ids import EventId, RunId
 from treadle.ports.journal import LEASE_SECONDS, Release
+from treadle.stores.postgres.driver import open_connection
 from treadle.stores.postgres.journal import PostgresJournal
 from treadle.testing import FakeClock
 from treadle.testing.conformance.store import Recorder, StoreProcess
@@ -56,6 +57,14 @@ async def list_waits(engine: treadle.Engine, *run_ids: str) -> list[str]:
         async for event in engine.events(run_id)
         if isinstance(event.data, RunWaiting) and event.data.reason == "unavailable"
     ]
+
+
+async def count_claims(url: str, run_id: str) -> int:
+    connection = await open_connection(url, 30, {"search_path": "treadle"})
+    try:
+        return await connection.fetchval("SELECT epoch FROM runs WHERE run_id = $1", run_id)
+    finally:
+        await connection.close()
 
 
 @pytest.fixture
@@ -99,6 +108,34 @@ async def test_the_process_that_has_the_deps_executes_the_run(url: str, tmp_path
             everything = [run.run_id for run in await engine.list_runs()]
             assert len(everything) == 12
             assert await list_waits(engine, *everything) == []
+
+
+@pytest.mark.usefixtures("no_sweeps")
+async def test_a_process_that_lacks_a_tool_hands_the_run_on(url: str, tmp_path: Path) -> None:
+    """To one that has it, even if no one waits for the run."""
+    async with asyncio.timeout(HANG_SECONDS), start("bare", url, tmp_path / "one") as (_, said):
+        assert said == "open"
+        async with open_engine(url, tmp_path / "home") as engine:
+            run_ids = [await engine.submit(SELLER, "show_sign") for _ in range(20)]
+            for run_id in run_ids:
+                [*_, end] = [event.data async for event in engine.events(run_id)]
+                assert isinstance(end, RunEnd)
+                assert end.text == "Done."
+
+
+async def test_processes_that_all_lack_a_tool_try_once_each(url: str, tmp_path: Path) -> None:
+    async with AsyncExitStack() as opened_here, asyncio.timeout(HANG_SECONDS):
+        async with open_engine(url, tmp_path / "home") as engine:
+            asked = await engine.run(SELLER, "sell", deps=None)
+        for name in ("one", "two"):
+            await opened_here.enter_async_context(start("bare", url, tmp_path / name))
+        engine = await opened_here.enter_async_context(open_bare_engine(url, tmp_path / "none"))
+        await engine.decide(asked.approvals[0].approval_id, "approve")
+        with pytest.raises(RunUnavailable, match="sell"):
+            await engine.wait(asked.run_id)
+        for _ in range(5):  # a run that they pass to each other would be claimed all the time
+            await engine.run(treadle.Agent("idle", model="scripted/any"), "Hello.")
+        assert await count_claims(url, asked.run_id) <= 8
 
 
 async def test_after_kill_9_a_process_that_makes_deps_executes_the_run(url: str, tmp_path: Path) -> None:

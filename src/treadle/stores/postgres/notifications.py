@@ -31,7 +31,7 @@ FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.1, 3.0
 
 class _CommitNotice(Struct, frozen=True):
     by: str
-    runs: tuple[tuple[RunId, int, bool], ...]
+    runs: tuple[Changed, ...]
 
 
 _decode_notice = msgspec.json.Decoder(_CommitNotice).decode
@@ -140,7 +140,7 @@ class PostgresNotifications:
         except msgspec.MsgspecError:
             return  # from a later version, or from another application
         if notice.by != self._name and self._listener is not None:
-            self._listener.on_changed([Changed(*note) for note in notice.runs])
+            self._listener.on_changed(notice.runs)
 
     def _on_message_part(self, connection: PostgresConnection, process: int, channel: str, payload: str) -> None:
         del connection, process, channel

@@ -49,9 +49,11 @@ BEGIN
     ) AS wanted;
 END $$;
 
--- A run with new events: its id, its last sequence, and whether the event was delivered by someone other than its owner.
+-- A run with new events: its id, its last sequence, whether the event was delivered by someone other than its owner, and
+-- whether the owner has released the run because it lacks something that the run needs.
 CREATE OR REPLACE FUNCTION note(op JSONB, sequence_ INTEGER) RETURNS TEXT LANGUAGE sql STABLE AS $$
-    SELECT concat('[', op->'run', ',', sequence_, CASE op->>'do' WHEN 'deliver' THEN ',true]' ELSE ',false]' END)
+    SELECT concat('[', op->'run', ',', sequence_, CASE op->>'do' WHEN 'deliver' THEN ',true' ELSE ',false' END,
+                  CASE op->'release'->>'waiting_for' WHEN 'unavailable' THEN ',true]' ELSE ']' END)
 $$;
 
 -- Notify every process that listens on the channel `treadle`, after the commit, of the writer and the runs it wrote to. A
@@ -192,7 +194,7 @@ BEGIN
             owners[at_ + i] := done.run;
             places[at_ + i] := done.first + i - 1;
         END LOOP;
-        IF done.events > 0 THEN
+        IF done.events > 0 OR (done.answer->'accepted')::BOOLEAN AND op->'release'->>'waiting_for' = 'unavailable' THEN
             news := news || note(op, done.first + done.events - 1);
             CASE op->>'do'
             WHEN 'submit' THEN woken := woken || (op->>'run');
