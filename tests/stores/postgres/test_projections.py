@@ -173,7 +173,7 @@ async def test_runs_are_started_and_messages_delivered_with_the_intents(url: str
         assert [run_id for run_id, _ in process.told.wakes] == [new.run_id, other.origin.run_id]
         assert process.told.deliveries[1:] == [other.origin.run_id]
         assert (await process.store.record(new.run_id)).origin.parent_run_id == parent.origin.run_id
-        assert await process.store.find_submitted("k") == Submitted(other.origin.run_id)
+        assert await process.store.find_submitted("k") == Submitted(other.origin.run_id, 3)
 
 
 async def test_a_cancelled_run_can_be_claimed_before_its_turn(url: str) -> None:
