@@ -195,10 +195,12 @@ def routes_page() -> str:
 def routes() -> Iterator[tuple[str, str, str, Any]]:
     """Yield method, path, scope and OpenAPI operation of every described route."""
     from treadle.operations.registry import all_operations
+    from treadle.surfaces.http.ag_ui import operations as ag_ui
     from treadle.surfaces.http.api_description import build_description
-    from treadle.surfaces.http.openai.operations import OPERATIONS
+    from treadle.surfaces.http.openai import operations as openai
 
-    scopes = {(each.path, each.method): each.scope for each in (*all_operations(), *OPERATIONS)}
+    operations = (*all_operations(), *openai.OPERATIONS, *ag_ui.OPERATIONS)
+    scopes = {(each.path, each.method): each.scope for each in operations}
     for path, item in build_description()["paths"].items():
         for method, operation in item.items():
             scope = scopes[path, method.upper()]

@@ -195,6 +195,10 @@ class LocalService:
             return Ticket(found, origin.session_id)
         return Ticket(found, (await self._runs.record(found)).origin.session_id)
 
+    async def was_submitted(self, key: str) -> bool:
+        """Return whether a message with this idempotency key was submitted."""
+        return await self._runs.find_submitted(key) is not None
+
     def check_model(self, name: str) -> None:
         """Raise UnknownModel or MissingKey for a model that cannot be called."""
         self._models.resolve(name, None)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from treadle.operations.context import Context
 from treadle.ports.clock import Clock
 from treadle.surfaces.http import channel_webhooks, health, inbound_webhooks, openapi, sign_in, streams
+from treadle.surfaces.http.ag_ui import routes as ag_ui
 from treadle.surfaces.http.body_limit import BodyLimit
 from treadle.surfaces.http.dependencies import Services
 from treadle.surfaces.http.idempotency import IdempotencyMiddleware
@@ -29,6 +30,7 @@ HAND_WRITTEN_ROUTES = tuple(
         chat,
         responses,
         stored_responses,
+        ag_ui,
         openapi,
     )
     for route in module.ROUTES
