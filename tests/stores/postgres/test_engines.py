@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import treadle
 from tests.engine.running import agent
 from tests.patience import HANG_SECONDS
 from tests.telemetry.watched import numbers
@@ -22,6 +23,7 @@ from treadle.dispatch import local
 from treadle.doctor.examination import examine
 from treadle.domain.errors import UsageError
 from treadle.domain.events import Token
+from treadle.engine.loop import LINGER_SECONDS
 from treadle.ports.access import CreateToken
 from treadle.ports.model import Model
 from treadle.telemetry.settings import Telemetry
@@ -278,3 +280,21 @@ async def test_a_run_that_waits_for_people_in_another_process_is_found_here(url:
             [approval] = waiting.approvals
             await here.decide(approval.approval_id, "approve")
             assert (await here.wait(waiting.run_id)).text == text
+
+
+@pytest.mark.parametrize("pause", [0.0, LINGER_SECONDS + 0.5], ids=["in memory", "released"])
+async def test_results_of_the_client_reach_a_run_in_another_process(pause: float, url: str, tmp_path: Path) -> None:
+    """Whether the run is in memory there, or released and claimed again."""
+    both = ask(call("weather", "c1", day=1), call("weather", "c2", day=2))
+    script = [both, ask(call("weather", "c3", day=3)), say("sunny")]
+    declared = treadle.ClientTool("weather")
+    async with engine(url, tmp_path, share=NOTHING) as here, engine(url, tmp_path, ScriptedModel(*script)):
+        result = await here.run(agent(), "hello", client_tools=[declared])
+        calls: list[str] = []
+        while result.client_calls:
+            await asyncio.sleep(pause)
+            for asked in result.client_calls:
+                calls.append(asked.call_id)
+                await here.deliver_result(result.run_id, asked.call_id, "sun")
+            result = await here.wait(result.run_id)
+        assert (result.text, calls) == ("sunny", ["c1", "c2", "c3"])
