@@ -22,6 +22,10 @@ CONTENT = "A rule about what a text says, which JSON Schema cannot say."
 STATE = "It depends on what the home has at that moment."
 NO_TOKEN = "Without a token, nothing is told about a path but whether it is public."
 PARAMETERS_WITHOUT_EFFECT = "OpenAI has parameters that agents refuse."
+STREAM = (
+    "schemathesis reads a stream as objects; OpenAPI 3.1 describes it as a text with JSON in its lines `data:`."
+)
+WRONG_EVENT = "SSE event violates schema"
 VALID_REJECTED = "Schema-valid request rejected"
 WRONG_METHOD = "Wrong response to undeclared method"
 ACCEPTED = {
@@ -43,6 +47,9 @@ ACCEPTED = {
     (VALID_REJECTED, "PUT /v1/agents/{name}"): SEVERAL_FIELDS,
     (VALID_REJECTED, "PUT /v1/sessions/{session_id}/model"): CONTENT,
     (VALID_REJECTED, "PUT /v1/vault/{name}"): CONTENT,
+    (WRONG_EVENT, "POST /v1/agents/{name}/ag-ui"): STREAM,
+    (WRONG_EVENT, "Stateful tests"): STREAM,
+    (VALID_REJECTED, "POST /v1/agents/{name}/ag-ui"): CONTENT,
     ("Response violates schema", "Stateful tests"): "Without a name, /v1/models/{name} is the list /v1/models/.",
     (VALID_REJECTED, "Stateful tests"): "Those above: sequences of requests are not reported by operation.",
     (WRONG_METHOD, "TRACE /v1/channels/{channel}/webhook"): NO_TOKEN,
