@@ -23,8 +23,6 @@ STATE = "It depends on what the home has at that moment."
 NO_TOKEN = "Without a token, nothing is told about a path but whether it is public."
 PARAMETERS_WITHOUT_EFFECT = "OpenAI has parameters that agents refuse."
 STREAM = "schemathesis reads a stream as objects; OpenAPI 3.1 has it as a text with JSON in lines `data:`."
-    "schemathesis reads a stream as objects; OpenAPI 3.1 describes it as a text with JSON in its lines `data:`."
-)
 WRONG_EVENT = "SSE event violates schema"
 VALID_REJECTED = "Schema-valid request rejected"
 WRONG_METHOD = "Wrong response to undeclared method"
