@@ -56,7 +56,7 @@ peers: $(READY)
 		@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/server-everything@2026.8.31 \
 		@modelcontextprotocol/server-filesystem@2026.8.31 \
 		@modelcontextprotocol/server-memory@2026.8.31 \
-		@openai/codex@0.169.0 opencode-ai@1.18.33 openai@6.49.0 \
+		@openai/codex@0.169.0 opencode-ai@1.18.33 openai@6.49.0 ai@6.0.326 @ai-sdk/openai@3.0.141 zod@4.6.7 \
 		acpx@0.19.1 emulate@0.12.2 telegram-test-api@4.2.1 node@22 \
 		@redocly/cli@2.77.0 openapi-typescript@7.13.0 openapi-fetch@0.17.0 typescript@5.9.3 @types/node@22 \
 		@ag-ui/client@1.0.0
@@ -66,6 +66,9 @@ peers: $(READY)
 	.peers/mcp/bin/python -m pip install --quiet --disable-pip-version-check mcp-server-git mcp-server-time
 	test -x .peers/synapse/bin/python || $(PYTHON) -m venv .peers/synapse
 	.peers/synapse/bin/python -m pip install --quiet --disable-pip-version-check matrix-synapse
+	test -x .peers/frameworks/bin/python || $(PYTHON) -m venv .peers/frameworks
+	.peers/frameworks/bin/python -m pip install --quiet --disable-pip-version-check pydantic-ai-slim[openai]==2.68.0 \
+		openai-agents==0.24.0 langchain==1.4.7 langchain-openai==1.7.3
 	$(BIN)/pytest tests/peers
 
 phoenix: $(READY)

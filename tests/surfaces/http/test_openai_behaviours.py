@@ -17,15 +17,16 @@ def answer(request: Request) -> Behaviour:
     said = str(told[-1]["content"])
     offered = {tool["function"]["name"]: tool["function"]["parameters"] for tool in request.json.get("tools", ())}
     if told[-1]["role"] == "tool":
-        return _say(f"It is {said.rpartition(chr(10))[2]}.")
+        return make_text(f"It is {said.rpartition(chr(10))[2]}.")
     if said.startswith("call weather") and "weather" in offered:
         arguments = '{"city": "Ulm"}' if "city" in offered["weather"]["properties"] else '{"input": "Ulm"}'
         count = 2 if said.endswith("twice") else 1
         return calls(*(fragment(place, f"model_{place}", "weather", arguments) for place in range(count)))
-    return _say('{"x": 1}' if said.startswith("json") else "Fine.")
+    return make_text('{"x": 1}' if said.startswith("json") else "Fine.")
 
 
-def _say(text: str) -> Behaviour:
+def make_text(text: str) -> Behaviour:
+    """Return a reply with this text."""
     return Answer([delta(role="assistant", content=text), delta(finish="stop"), usage(), DONE])
 
 
