@@ -120,7 +120,7 @@ def _find_functions(module: ModuleType | None, name: str) -> list[ast.FunctionDe
 def _find_makers(definitions: list[ast.ClassDef]) -> list[ast.FunctionDef]:
     """Return how the class is called, if it is not by its fields."""
     found = (_choose_overloads(each.body, "__init__") for each in definitions)
-    return next(filter(None, found), [])
+    return next(filter(None, found), list[ast.FunctionDef]())
 
 
 def _choose_overloads(body: list[ast.stmt], name: str) -> list[ast.FunctionDef]:
