@@ -163,7 +163,9 @@ async def test_an_owned_home_is_backed_up_and_not_replaced(tmp_path: Path) -> No
     try:
         back_up(home, tmp_path / "b.tar", replace=False)
         before = files_in(home.path)
-        with pytest.raises(StoreOwned, match=r"Nothing was changed\. The database .* is owned"):
+        with pytest.raises(
+            StoreOwned, match=r"Nothing was changed\. The database .* is open in this process already"
+        ):
             restore(home, tmp_path / "b.tar", replace=True)
         assert files_in(home.path) == before
     finally:

@@ -51,6 +51,8 @@ TESTED_IN: dict[str, str] = {
     "mcp_fields": "tests/limits/test_mcp_messages.py",
     "mcp_texts": "tests/limits/test_mcp_messages.py",
     "mcp_title": "tests/limits/test_mcp_messages.py",
+    "client_tools": "tests/engine/test_client_tools.py",
+    "client_tool_bytes": "tests/engine/test_client_tools.py",
     "stream_memory_bytes": "tests/limits/test_stream_memory.py",
 }
 """Limit -> the module with its test. All others are tested below."""

@@ -135,8 +135,7 @@ async def find_missing_deps(run: OwnedRun, program: HostProgram) -> MissingDepen
 async def record_recovery(run: OwnedRun, trial: TrialStarted | None) -> None:
     """Record that the previous worker died, if it did, and the trial that a suspect is a member of."""
     if run.death is not None:
-        lately = run.death.lately + run.state.guards.suspicion.deaths_alone  # the store counts the latest of these
-        run.record(RunRecovered(run.epoch, WORKER_DIED, run.death.alone, lately, "worker_died"))
+        run.record(RunRecovered(run.epoch, WORKER_DIED, run.death.alone, run.death.lately, "worker_died"))
     if trial is not None and run.state.guards.suspicion.is_suspect:
         run.record(trial)
     await run.flush()

@@ -47,8 +47,7 @@ class Death(Struct, frozen=True):
     alone: bool = True
     """It owned no other run."""
     lately: int = 0
-    """Number of workers that died within `RECENT_DEATH_SECONDS`, including this one. Of the deaths of a run alone
-    only the latest counts: a run that kills its workers again and again explains them."""
+    """Number of workers that died within `RECENT_DEATH_SECONDS`, including this one."""
 
 
 class Claim(Struct, frozen=True):

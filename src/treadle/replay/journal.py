@@ -78,10 +78,8 @@ class RecordedJournal:
         self.dead, self.mismatch = False, None
         script.discard_drafts()
         following = script.events[script.committed].data
-        death = None
-        if isinstance(following, e.RunRecovered):
-            earlier_alone = script.state().guards.suspicion.deaths_alone  # the loop adds them
-            death = Death(following.alone, following.deaths_lately - earlier_alone)
+        recovered = isinstance(following, e.RunRecovered)
+        death = Death(following.alone, following.deaths_lately) if recovered else None
         events = script.events[: script.committed]
         return Claim(script.recorded.origin, self._epoch, events, death, self._session())
 

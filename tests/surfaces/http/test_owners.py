@@ -151,6 +151,7 @@ CHAT = {"model": "keen", "messages": [{"role": "user", "content": "Hello."}]}
 ASKED: dict[str, Any] = {
     "POST /v1/runs/{run_id}/messages": {"message": "Hello."},
     "POST /v1/runs/{run_id}/answers/{call_id}": {"text": "Yes."},
+    "POST /v1/runs/{run_id}/results/{call_id}": {"content": "Yes."},
     "POST /v1/approvals/{approval_id}": {"decision": "approve"},
     "PATCH /v1/sessions/{session_id}": {"title": "Mine"},
     "PUT /v1/sessions/{session_id}/model": {"model": None},
@@ -185,7 +186,12 @@ LISTS = {
 }
 """Routes that leave out what belongs to others."""
 STREAMS = {"GET /v1/events", "GET /v1/agents/{name}/events"}
-IN_A_SESSION = {"POST /v1/agents/{name}/runs", "POST /v1/chat/completions", "POST /v1/responses"}
+IN_A_SESSION = {
+    "POST /v1/agents/{name}/ag-ui",
+    "POST /v1/agents/{name}/runs",
+    "POST /v1/chat/completions",
+    "POST /v1/responses",
+}
 """Routes that go on in a session that the body names."""
 OWN_ALONE = {"POST /v1/memory", "POST /v1/stream-tickets", "GET /metrics"}
 

@@ -137,7 +137,7 @@ def test_a_text_that_is_not_in_two_megabytes_of_equal_lines_is_reported_at_once(
     (workspace / "f").write_bytes(content.encode())
     began = time.process_time()
     assert "was not found" in refused(workspace, "edit_file", path="f", old="bar\nfoo\n", new="x")
-    assert time.process_time() - began < 1
+    assert time.process_time() - began < 3, "a search for each line takes minutes"
 
 
 @pytest.mark.parametrize("case", [case for case in EDITS if case.encoding == "utf-8"][::3], ids=str)

@@ -177,8 +177,7 @@ class RunRecovered(EventData, frozen=True):
     alone: bool = True
     """No other run was executing in the worker that died."""
     deaths_lately: int = 0
-    """Workers that died in the last minutes, this one included; 0: not counted. Of the deaths of another run alone,
-    only the latest counts."""
+    """Workers that died in the last minutes, this one included; 0: not counted."""
     cause: RecoveryCause = "worker_died"
     """worker_died: the previous worker died or lost its lease. engine_failed: the engine raised an exception."""
 

@@ -162,11 +162,7 @@ WITH moment AS (SELECT coalesce($2::FLOAT8, extract(epoch FROM clock_timestamp()
              at = CASE WHEN deaths.at > excluded.at - $3::FLOAT8 THEN deaths.at ELSE excluded.at END
          RETURNING runs
      )
-SELECT runs, (
-    SELECT count(*) + 1 FROM deaths AS each, moment
-    WHERE at > now - $3::FLOAT8 AND worker <> $1
-      AND (each.runs > 1 OR EXISTS (SELECT FROM runs WHERE lost_worker = each.worker))
-) FROM made;
+SELECT runs, (SELECT count(*) + 1 FROM deaths, moment WHERE at > now - $3::FLOAT8 AND worker <> $1) FROM made;
 
 -- name: now
 SELECT extract(epoch FROM clock_timestamp())::FLOAT8;

@@ -284,10 +284,7 @@ SELECT ?1, (SELECT count(*) FROM runs WHERE worker = ?1 OR lost_worker = ?1), ?2
 ON CONFLICT (worker) DO UPDATE SET runs = excluded.runs, at = excluded.at WHERE at <= ?3;
 
 -- name: death
-SELECT runs, (
-    SELECT count(*) FROM deaths AS each
-    WHERE at > ?2 AND (each.runs > 1 OR EXISTS (SELECT 1 FROM runs WHERE lost_worker = each.worker))
-) FROM deaths WHERE worker = ?1;
+SELECT runs, (SELECT count(*) FROM deaths WHERE at > ?2) FROM deaths WHERE worker = ?1;
 
 -- name: forget_deaths
 DELETE FROM deaths WHERE at <= ?;

@@ -192,20 +192,6 @@ async def a_claim_after_a_death_says_whether_other_runs_were_owned(harness: Stor
         assert again.death.lately == 1
 
 
-async def of_the_deaths_of_a_run_alone_only_the_latest_counts(harness: StoreHarness) -> None:
-    """A run that kills its workers again and again is not taken for evidence that something else kills them."""
-    async with open_in_two_processes(harness) as (one, two):
-        deadly, other = await one.submit("ses_deadly"), await one.submit("ses_other")
-        for number in range(4):
-            death = (await one.store.claim(deadly, f"deadly_{number}")).death
-            assert death == (Death(alone=True, lately=1) if number else None)
-            one.clock.pass_time(LEASE_SECONDS)
-        await one.store.claim(other, "other")
-        one.clock.pass_time(LEASE_SECONDS)
-        assert (await two.store.claim(other, "last")).death == Death(alone=True, lately=2)
-        assert (await two.store.claim(deadly, "next")).death == Death(alone=True, lately=2)
-
-
 async def a_released_run_can_be_claimed(harness: StoreHarness) -> None:
     """Any worker can claim a released run at once, and does not recover it. The run keeps waiting until its new
     owner decides: it may find that it still must wait."""
@@ -276,7 +262,6 @@ CHECKS: Final[tuple[StoreCheck, ...]] = (
     one_of_many_claims_wins,
     an_expired_lease_can_be_claimed,
     a_claim_after_a_death_says_whether_other_runs_were_owned,
-    of_the_deaths_of_a_run_alone_only_the_latest_counts,
     a_released_run_can_be_claimed,
     an_ended_run_cannot_be_claimed,
     a_session_runs_in_order,
