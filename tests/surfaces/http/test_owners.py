@@ -320,6 +320,11 @@ async def test_a_session_of_another_user_cannot_be_continued(tmp_path: Path) -> 
         run = await say(server, alice, f"My dog is called {CANARY}.")
         theirs = OtherUserIds(run["run_id"], run["session_id"], "apr_x")
         bodies: dict[str, Callable[[OtherUserIds], dict[str, Any]]] = {
+            "POST /v1/agents/{name}/ag-ui": lambda ids: {
+                "threadId": ids.session_id,
+                "runId": "run",
+                "messages": [{"id": "1", "role": "user", "content": "Hello."}],
+            },
             "POST /v1/agents/{name}/runs": lambda ids: {"message": "Hello.", "session_id": ids.session_id},
             "POST /v1/chat/completions": lambda ids: {**CHAT, "metadata": {"treadle_session": ids.session_id}},
             "POST /v1/responses": lambda ids: {
