@@ -12,7 +12,7 @@ E2E_WORKERS := $(shell expr $(CORES) + 1)
 # With PYTHONDONTWRITEBYTECODE, every process would compile all modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test suite lint web e2e bench simulate peers phoenix clean
+.PHONY: demo test suite lint web e2e bench simulate peers schemathesis phoenix clean
 
 demo: $(READY)
 	@TREADLE_HOME=$${TREADLE_HOME:-$(CURDIR)/.demo} $(BIN)/python -m treadle.surfaces.demo
@@ -51,8 +51,10 @@ bench: $(READY)
 simulate: $(READY)
 	$(BIN)/python -m treadle.testing.simulation --schedules $(or $(SCHEDULES),1000000) --processes $(CORES)
 
+# Programs of others, from the registries of npm and PyPI. The machine must have Node.js with npm.
 peers: $(READY)
-	npm install --silent --no-audit --no-fund --prefix .peers @copilotkit/aimock@1.43.0 eventsource@3.0.7 \
+	npm install --silent --no-audit --no-fund --prefix .peers \
+		@copilotkit/aimock@1.43.0 eventsource@3.0.7 \
 		@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/server-everything@2026.8.31 \
 		@modelcontextprotocol/server-filesystem@2026.8.31 \
 		@modelcontextprotocol/server-memory@2026.8.31 \
@@ -60,16 +62,20 @@ peers: $(READY)
 		acpx@0.19.1 emulate@0.12.2 telegram-test-api@4.2.1 node@22 \
 		@redocly/cli@2.77.0 openapi-typescript@7.13.0 openapi-fetch@0.17.0 typescript@5.9.3 @types/node@22 \
 		@ag-ui/client@1.0.0
-	test -x .peers/openapi/bin/python || $(PYTHON) -m venv .peers/openapi
-	.peers/openapi/bin/python -m pip install --quiet --disable-pip-version-check openapi-python-client==0.29.1
-	test -x .peers/mcp/bin/python || $(PYTHON) -m venv .peers/mcp
-	.peers/mcp/bin/python -m pip install --quiet --disable-pip-version-check mcp-server-git mcp-server-time
-	test -x .peers/synapse/bin/python || $(PYTHON) -m venv .peers/synapse
-	.peers/synapse/bin/python -m pip install --quiet --disable-pip-version-check matrix-synapse
-	test -x .peers/frameworks/bin/python || $(PYTHON) -m venv .peers/frameworks
-	.peers/frameworks/bin/python -m pip install --quiet --disable-pip-version-check pydantic-ai-slim[openai]==2.68.0 \
-		openai-agents==0.24.0 langchain==1.4.7 langchain-openai==1.7.3
-	$(BIN)/pytest tests/peers
+	$(call install,openapi,openapi-python-client==0.29.1)
+	$(call install,mcp,mcp-server-git==2026.10.19 mcp-server-time==2026.10.19)
+	$(call install,synapse,matrix-synapse==1.163.2)
+	$(call install,frameworks,pydantic-ai-slim[openai]==2.68.0 openai-agents==0.24.0 langchain==1.4.7 \
+		langchain-openai==1.7.3 llm==0.36 inspect-ai==0.3.285 openai==3.51.0)
+	$(BIN)/pytest -n $(CORES) --dist worksteal tests/peers
+
+# Create the environment $(1) under .peers with the packages $(2).
+install = test -x .peers/$(1)/bin/python || $(PYTHON) -m venv .peers/$(1); \
+	$(BIN)/uv pip install --quiet --python .peers/$(1)/bin/python $(2)
+
+# The description of the API, with more sequences of requests than `make e2e` tries.
+schemathesis: $(READY)
+	SEQUENCES=$(or $(SEQUENCES),100) $(BIN)/pytest tests/e2e/test_api_description.py
 
 phoenix: $(READY)
 	test -x .phoenix/bin/phoenix || $(PYTHON) -m venv .phoenix

@@ -3,7 +3,8 @@
     python -m bench.client_tools [--calls 400] [--rounds 5] [--waiting 1000]
 
 A round trip is compared with a call of a tool of the engine, with the same model and the same result, in processes
-of their own. The exit code is 1 if a bar is missed."""
+of their own. The client is in the process of the engine and answers at once: the run gets the result in memory and
+commits it with the next step, so that both sides commit equally often. The exit code is 1 if a bar is missed."""
 
 import argparse
 import asyncio
@@ -19,7 +20,7 @@ import treadle
 from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.domain.events import ClientCallRequested
-from treadle.engine.loop import LINGER_SECONDS
+from treadle.engine.client_wait import LINGER_SECONDS
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import FunctionModel, ScriptStep, ask, call, say
 

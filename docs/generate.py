@@ -200,11 +200,11 @@ def routes() -> Iterator[tuple[str, str, str, Any]]:
     from treadle.surfaces.http.openai import operations as openai
 
     operations = (*all_operations(), *openai.OPERATIONS, *ag_ui.OPERATIONS)
-    scopes = {(each.path, each.method): each.scope for each in operations}
+    scopes = {(each.path, each.method): each.scopes for each in operations}
     for path, item in build_description()["paths"].items():
         for method, operation in item.items():
-            scope = scopes[path, method.upper()]
-            yield method.upper(), path, f"`{scope}`" if scope else "signed", operation
+            wanted = " or ".join(f"`{scope}`" for scope in scopes[path, method.upper()])
+            yield method.upper(), path, wanted or "signed", operation
 
 
 # ── Errors ──

@@ -25,6 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tools": {"domain", "ports"},
     "stores": {"domain", "ports"},
     "sandbox": {"domain", "ports", "system"},
+    "file_versions": {"domain", "ports"},
     "vault": {"domain", "ports"},
     "memory": {"domain", "ports"},
     "skills": {"domain", "ports"},
@@ -40,9 +41,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "tools", "vault",
     },
     "surfaces": {
-        "", "api", "backup", "bootstrap", "config", "doctor", "domain", "home", "operations", "mcp", "ports",
-        "remote", "skills", "system", "telemetry", "vault",
+        "", "api", "backup", "bootstrap", "config", "doctor", "domain", "evaluation", "home", "operations", "mcp",
+        "ports", "remote", "skills", "system", "telemetry", "vault",
     },
+    "evaluation": {"api", "config", "domain", "operations"},
     "": {"api", "domain", "ports", "surfaces", "tools"},
 }  # fmt: skip
 """Package -> the other packages that it may import; `` is `treadle` itself, which programs import. One of its
@@ -73,7 +75,8 @@ UNRESTRICTED = {"api", "backup", "bootstrap", "doctor", "testing"}
 DEMO = Path("surfaces/demo.py")
 """The demo runs the scripted model, which is a test double."""
 ADAPTERS = {
-    "models", "tools", "mcp", "stores", "sandbox", "vault", "memory", "skills", "dispatch", "backup", "telemetry",
+    "file_versions", "models", "tools", "mcp", "stores", "sandbox", "vault", "memory", "skills", "dispatch",
+    "backup", "telemetry",
 }  # fmt: skip
 IMPURE = {
     "asyncio", "asyncpg", "aiohttp", "apsw", "argparse", "time", "os", "random", "logging", "socket", "ssl",

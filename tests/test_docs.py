@@ -11,6 +11,7 @@ import pytest
 from tests.documentation import DOCS, PAGES, ROOT, WRITTEN, blocks, commands, name_of
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
+from treadle.surfaces.cli.app import name_command
 from treadle.surfaces.cli.command_table import find_command
 
 README_LINES = 200
@@ -117,6 +118,7 @@ def test_commands_and_options_exist(page: Path) -> None:
 def check_command(words: list[str]) -> None:
     if words[:1] == ["--version"]:
         return
+    words = list(name_command(words)) if words else ["chat"]
     command = find_command(words)
     assert command is not None, words
     known = {flag for option in command.options for flag in option.flags} | {"--help"}

@@ -60,12 +60,24 @@ def test_a_run_without_failures_has_no_second_attempt(suite: Suite) -> None:
     assert lines[-1].startswith("1 passed")
 
 
-@pytest.mark.parametrize("options", [WORKERS, ()], ids=["two workers", "one process"])
-def test_what_passes_on_the_second_attempt_is_named_and_counted(suite: Suite, options: tuple[str, ...]) -> None:
-    code, lines = suite.run(flaky(MAX_REPEATED), *options, "--", "part")
+def test_what_passes_on_the_second_attempt_is_named_and_counted_with_setups_and_teardowns(suite: Suite) -> None:
+    tests = """
+@pytest.fixture(params=["before", "after"])
+def faulty(request):
+    assert request.param == "after" or not first_attempt("before")
+    yield
+    assert request.param == "before" or not first_attempt("after")
+
+def test_faulty_fixture(faulty): pass
+"""
+    code, lines = suite.run(flaky(MAX_REPEATED - 2) + tests, "--", "part")
     assert code == 0
     assert lines[0] == f"{MAX_REPEATED} (at most {MAX_REPEATED} may)"
-    assert sorted(lines[1:]) == [f"  part/test_made.py::test_flaky_case[{case}]" for case in range(MAX_REPEATED)]
+    assert sorted(lines[1:]) == [
+        "  part/test_made.py::test_faulty_fixture[after]",
+        "  part/test_made.py::test_faulty_fixture[before]",
+        "  part/test_made.py::test_flaky_case[0]",
+    ]
 
 
 def test_more_than_three_fail_the_run(suite: Suite) -> None:
@@ -87,28 +99,15 @@ def test_a_test_that_is_skipped_on_its_second_attempt_has_not_passed(suite: Suit
     assert lines[-1].startswith("1 skipped")
 
 
-def test_setups_and_teardowns_count(suite: Suite) -> None:
-    tests = """
-@pytest.fixture(params=["before", "after"])
-def faulty(request):
-    assert request.param == "after" or not first_attempt("before")
-    yield
-    assert request.param == "before" or not first_attempt("after")
-
-def test_faulty_fixture(faulty): pass
-"""
-    code, lines = suite.run(tests)
-    assert code == 0
-    assert sorted(lines[1:]) == [
-        f"  part/test_made.py::test_faulty_fixture[{case}]" for case in ("after", "before")
-    ]
-
-
 def test_a_test_that_ends_its_worker_gets_a_second_attempt(suite: Suite) -> None:
     tests = "def test_deadly_case():\n    if first_attempt('deadly'): os._exit(1)"
-    code, lines = suite.run(tests, *WORKERS)
+    code, lines = suite.run(flaky(MAX_REPEATED - 1) + tests, *WORKERS)
     assert code == 0
-    assert lines[1:] == ["  part/test_made.py::test_deadly_case"]
+    assert lines[0] == f"{MAX_REPEATED} (at most {MAX_REPEATED} may)"
+    assert sorted(lines[1:]) == [
+        "  part/test_made.py::test_deadly_case",
+        *(f"  part/test_made.py::test_flaky_case[{case}]" for case in range(MAX_REPEATED - 1)),
+    ]
 
 
 def test_a_second_attempt_that_ends_the_process_fails_the_run(suite: Suite) -> None:

@@ -96,6 +96,18 @@ async def test_commands_are_answered_and_typing_is_shown_during_a_run(tmp_path: 
         await chat.fake.wait_for(lambda: any("tokens" in each for each in chat.fake.texts(ANNA)))
         await chat.fake.write(ANNA, "/resett")
         await chat.says(ANNA, "There is no command /resett. Did you mean /reset?")
+        for command, begins in (
+            ("/mode plan", "Mode: plan."),
+            ("/mode", "Mode: plan."),
+            ("/mode auto", "The mode"),
+        ):
+            before = len(chat.fake.texts(ANNA))
+            await chat.fake.write(ANNA, command)
+            await chat.fake.wait_for(
+                lambda before=before, begins=begins: any(
+                    t.startswith(begins) for t in chat.fake.texts(ANNA)[before:]
+                )
+            )
         assert len(gated.seen) == 1, "commands call no model"
         await chat.fake.write(ANNA, "/etc is full")
         await chat.says(ANNA, "answer 2")

@@ -30,6 +30,7 @@ DELIVERIES: tuple[EventData, ...] = (
     e.ApprovalDecided(ApprovalId("apr_1"), "approve"),
     e.ClarifyAnswered("asked", "yes"),
     e.ClientResult("asked", "sunny"),
+    e.ModeChanged("plan", "ada"),
 )
 FACTS: tuple[EventData, ...] = (
     e.RunStart((READ,)),

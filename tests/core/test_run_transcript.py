@@ -307,6 +307,45 @@ def test_retries_of_one_call_are_one_note() -> None:
     assert note.text == "acme is overloaded (503). Retrying in 2.0 s."
 
 
+def list_notes(*data: EventData) -> list[tuple[str, str]]:
+    return [(item.level, item.text) for item in fold(*data).items if isinstance(item, NoteItem)]
+
+
+def test_the_note_about_a_wait_is_in_the_past_once_it_is_over() -> None:
+    """Nothing says that a run can be resumed after it was cancelled."""
+    cancelled = e.RunEnd("failed", "cancelled", Metrics())
+    interrupted = e.RunWaiting("interrupted", "")
+    assert list_notes(interrupted) == [("warning", "Interrupted. The next message resumes the run.")]
+    for following in (cancelled, e.StepStart(1)):
+        assert list_notes(interrupted, following) == [("info", "Interrupted.")]
+    quota = e.RunWaiting("quota", "ann has no credits")
+    assert list_notes(quota) == [("info", "waiting: ann has no credits")]
+    assert list_notes(quota, interrupted, cancelled) == [
+        ("info", "waited: ann has no credits"),
+        ("info", "Interrupted."),
+    ]
+
+
+def test_a_summary_is_one_note() -> None:
+    begun = e.CompactionStarted("compact", "command", 0, 6, "acme", "big")
+    made = e.ContextCompacted("compact", "command", 0, 6, (), "All of it.", 900, 100)
+    failed = e.CompactionFailed("compact", "command", reason="It was interrupted.", cause="interrupted")
+    assert list_notes(begun) == [("info", "6 messages are being summed up")]
+    assert list_notes(begun, made) == [("info", "summed up: about 900 tokens before, 100 now")]
+    [(level, text)] = list_notes(begun, failed)
+    assert (level, text) == ("warning", "no summary could be made, and nothing is lost: It was interrupted.")
+    assert list_notes(begun, begun, made, begun, made) == 2 * [
+        ("info", "summed up: about 900 tokens before, 100 now")
+    ]
+
+
+def test_the_failure_that_ends_a_run_is_shown_once() -> None:
+    error = e.LlmError(1, 1, "overloaded", "acme is overloaded (503).", True)
+    end = e.RunEnd("failed", "model_error", Metrics(), reason="acme is overloaded (503). It was tried 2 times.")
+    assert list_notes(REQUEST, error) == [("warning", "acme is overloaded (503).")]
+    assert list_notes(REQUEST, error, end) == [("detail", "acme is overloaded (503).")]
+
+
 def test_a_price_that_is_not_known_stays_unknown() -> None:
     unknown = fold(REQUEST, reply(Text("hi"), cost=None)).totals
     assert (unknown.cost, unknown.unpriced_calls, unknown.tree_cost) == (None, 1, None)

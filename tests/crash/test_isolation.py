@@ -132,7 +132,7 @@ def test_two_deadly_runs_are_found() -> None:
         world = World(Random(3), policy)
         process = await start(world)
         runs = await submit(process, ["go"] * 10 + ["die"] * 2)
-        process = await revive(world, process, runs, most=40)
+        process = await revive(world, process, runs, most=18)
         assert await outcomes(process, runs) == ["completed"] * 10 + ["quarantined"] * 2
 
     in_a_world(scenario(), 3)

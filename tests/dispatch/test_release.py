@@ -14,7 +14,7 @@ from treadle.domain.messages import Message
 from treadle.engine.deps import Worker
 from treadle.engine.event_hub import EventHub
 from treadle.engine.owned_run import OwnedRun, claim_run
-from treadle.ports.journal import Advance, Advanced, Claim, Release
+from treadle.ports.journal import ANY, Advance, Advanced, Claim, Release
 from treadle.testing.conformance.store import END, OPENING, Store, StoreProcess, make_step, open_in_one_process
 from treadle.testing.time import CountingIds, FakeClock
 
@@ -36,8 +36,8 @@ class SlowJournal:
         await asyncio.sleep(1)
         return advanced
 
-    async def deliver(self, run_id: RunId, event: Draft, key: str) -> int | None:
-        return await self._store.deliver(run_id, event, key)
+    async def deliver(self, run_id: RunId, event: Draft, key: str, seen: int = ANY) -> int | None:
+        return await self._store.deliver(run_id, event, key, seen)
 
     async def history(self, run_id: RunId) -> Sequence[Message]:
         return await self._store.history(run_id)

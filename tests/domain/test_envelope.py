@@ -24,6 +24,7 @@ EXAMPLES: tuple[EventData, ...] = (
     e.RunWaiting("retry", "attempt 2", 12.5),
     e.RunRecovered(2, "died"),
     e.TrialStarted("trl_1", 8),
+    e.ModeChanged("plan", "ann"),
     e.RunQuarantined(4),
     e.RunFenced(3),
     e.RunEnd(

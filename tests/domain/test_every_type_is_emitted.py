@@ -120,6 +120,8 @@ async def steer_run(emitted: Emitted) -> None:
 
         listening = asyncio.ensure_future(listen())
         await until(engine, run_id, "token")
+        session = (await engine.service.run(run_id)).origin.session_id
+        await engine.service.modes.change(session, "plan", "ann")
         await engine.steer(run_id, "not that", mode="interrupt")
         await until(engine, run_id, "llm_response")
         await engine.interrupt(run_id)

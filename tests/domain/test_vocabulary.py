@@ -105,6 +105,7 @@ BEYOND = frozenset(
         "agent_told",
         "agent_waiting",
         "agent_answered",
+        "mode_changed",
         "trial_started",
     ]
 )

@@ -87,6 +87,9 @@ def reply(request: Request) -> Behaviour:
         return Answer([b"no"], 500, {"Content-Type": "text/plain"}, framing="length")
     if last.get("role") == "tool":
         return _said("Done. " + REPORT)
+    if "write a file" in text:
+        command = json.dumps({"command": "echo made > made.txt"})
+        return calls(fragment(0, f"call_{len(messages)}", "bash", command))
     if "use a tool" in text or "approve" in text:
         command = json.dumps({"command": "echo counted 14 modules"})
         return calls(fragment(0, f"call_{len(messages)}", "bash", command))
@@ -257,7 +260,7 @@ class Visitor:
         page.get_by_label("Access token").fill(token or self.board.server.token)
         page.get_by_role("button", name="Sign in").click()
         page.get_by_role("navigation", name="Pages").wait_for()
-        return page
+        return page if token else self.see("/runs")
 
     def see(self, path: str, page: Page | None = None) -> Page:
         """Open a page and wait until it has loaded."""
@@ -316,7 +319,8 @@ def find_overflow(page: Page) -> list[str]:
 PAGES = {
     "runs": "/runs",
     "chat": "/chat",
-    "approvals": "/approvals",
+    "overview": "/overview",
+    "approvals": "/inbox",
     "usage": "/usage",
     "agents": "/agents",
     "agent": "/agents/default",
@@ -324,6 +328,7 @@ PAGES = {
     "models": "/models",
     "memory": "/memory",
     "skills": "/skills",
+    "evaluations": "/evaluations",
     "mcp-servers": "/mcp-servers",
     "schedules": "/schedules",
     "inbound-webhooks": "/inbound-webhooks",
@@ -373,6 +378,7 @@ def fill(board: Board) -> dict[str, str]:
         "timeline": f"/runs/{run}?tab=timeline",
         "steps": f"/runs/{run}?tab=steps",
         "events": f"/runs/{run}?tab=events",
+        "files": f"/runs/{run}?tab=files",
         "tree": f"/runs/{run}?tab=tree",
         "waiting": f"/runs/{waiting['run_id']}",
         "session": f"/chat/{second['session_id']}",

@@ -104,7 +104,7 @@ async def test_an_answer_streams_with_usage_title_commands_and_options(stage: Ma
             assert options["model"].current_value == "fake/m"
             assert options["agent"].current_value == "default"
             assert opened.modes is not None
-            assert opened.modes.current_mode_id == "agent"
+            assert opened.modes.current_mode_id == "rules"
             turn = asyncio.create_task(editor.send(opened.session_id, "hello"))
             await editor.wait_for(lambda seen: seen.text == "Hello ")
             assert not turn.done()
@@ -293,7 +293,7 @@ async def test_an_edit_is_approved_in_the_editor_as_a_diff(stage: MakeStage) -> 
             assert kinds == ["allow_once", "reject_once"]
             return "deny"
         assert kinds == ["allow_once", "allow_always", "reject_once"]
-        return "allow-session"
+        return "allow-edits"
 
     async def work() -> None:
         async with open_editor(made.environment, answer=answer) as (editor, _):
@@ -433,7 +433,7 @@ async def test_the_mode_decides_which_calls_need_approval(stage: MakeStage) -> N
         calls("write_file", "w1", path="a.txt", content="1"),
         calls("bash", "b1", command="true"),
         says("One."),
-        calls("bash", "b2", command="true"),
+        calls("bash", "b2", command="touch x"),
         says("Two."),
         calls("bash", "b3", command="true"),
         says("Three."),
@@ -443,19 +443,20 @@ async def test_the_mode_decides_which_calls_need_approval(stage: MakeStage) -> N
     async def work() -> None:
         async with open_editor(made.environment, answer=choose("allow-once")) as (editor, _):
             session = await editor.new(made.folder)
-            await editor.conn.set_session_mode(session_id=session, mode_id="edits")
+            await editor.conn.set_session_mode(session_id=session, mode_id="accept_edits")
             await editor.send(session, "one")
             assert [call.kind for call, _ in editor.permissions] == ["execute"]
-            await editor.conn.set_config_option(session_id=session, config_id="mode", value="auto")
-            [mode] = editor.of("current_mode_update")
-            assert mode.current_mode_id == "auto"
+            error = await editor.fails(editor.conn.set_session_mode(session_id=session, mode_id="auto"))
+            assert "needs a sandbox" in str(error)
+            await editor.conn.set_config_option(session_id=session, config_id="mode", value="plan")
+            assert editor.of("current_mode_update")[-1].current_mode_id == "plan"
             await editor.send(session, "two")
-            assert len(editor.permissions) == 1
+            assert len(editor.permissions) == 1, "plan mode refuses the command"
             await editor.conn.set_session_mode(session_id=session, mode_id="ask")
             await editor.send(session, "three")
             assert len(editor.permissions) == 2
             error = await editor.fails(editor.conn.set_session_mode(session_id=session, mode_id="yolo"))
-            assert "There is no mode `yolo`" in str(error)
+            assert "there is no mode `yolo`" in str(error)
 
     await perform(work())
 

@@ -46,6 +46,8 @@ SMALL = {
 LARGE = {
     "bench": "needs the environments of the peers from the package index",
     "bench.context": "has a fixed session of 1,000 steps",
+    "bench.evaluations": "its smallest part has hundreds of simulated runs",
+    "bench.rewind": "writes 20,000 files",
     "bench.first_calls": "has fixed messages to the embedded model, for minutes",
     "bench.first_success": "has ten fixed commands with the embedded model",
     "bench.instructions": "counts instructions under valgrind, for minutes",

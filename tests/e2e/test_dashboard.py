@@ -92,7 +92,7 @@ def test_a_link_signs_in_once_and_leaves_no_code_behind(browser: Browser, board:
     url = json.loads(out)["url"]
     visitor = visit(browser, board)
     visitor.page.goto(url)
-    expect(visitor.page.get_by_role("heading", name="Runs", level=1)).to_be_visible()
+    expect(visitor.page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
     assert "code" not in visitor.page.url
     expect(visitor.page.get_by_text("Owner of the home")).to_be_visible()
     other = visit(browser, board)
@@ -136,7 +136,7 @@ def test_runs_appear_and_change_without_loading(browser: Browser, board: Board) 
     expect(run_page.locator("[data-live]")).to_contain_text("Beginning…")
     board.model.go_on()
     expect(row).to_contain_text("Completed")
-    expect(run_page.get_by_text("Beginning… finished.")).to_be_visible()
+    expect(run_page.locator(".transcript").get_by_text("Beginning… finished.")).to_be_visible()
     page.get_by_placeholder("Search messages").fill("nothing like it")
     expect(page.get_by_role("heading", name="No run matches")).to_be_visible()
     assert "text=nothing" in page.url
@@ -186,7 +186,8 @@ def test_a_run_that_is_opened_while_it_writes_shows_all_of_its_text(browser: Bro
     expect(late.locator("[data-live]")).not_to_contain_text("……")
     board.model.go_on()
     for page in (first, late):
-        expect(page.get_by_text("Beginning… finished.")).to_have_count(1)
+        expect(page.locator(".transcript").get_by_text("Beginning… finished.")).to_have_count(1)
+        expect(page.get_by_role("status").get_by_text("Beginning… finished.")).to_have_count(1)
         expect(page.locator("[data-live]")).to_have_count(0)
         expect(page.locator("div.end")).to_contain_text("Completed")
         shown = [each.get_attribute("datetime") or "" for each in page.locator(".transcript time").all()]
@@ -242,13 +243,25 @@ def test_a_run_is_examined_forked_replayed_and_compared(
     page.get_by_role("button", name="Replay").click()
     expect(page.get_by_role("dialog")).to_contain_text("events are the same")
     page.get_by_role("dialog").get_by_role("button", name="Close").click()
+    page.get_by_role("button", name="Bad").click()
+    page.get_by_label("What is wrong?").fill("Too long.")
+    page.get_by_role("button", name="Send").click()
+    expect(page.get_by_text(re.compile(": Too long"))).to_be_visible()
     page.get_by_role("button", name="Fork").click()
     page.get_by_role("dialog").get_by_label("From step").fill("2")
     page.get_by_role("dialog").get_by_role("button", name="Fork").click()
     page.wait_for_url(lambda url: "/runs/run_" in url and not url.endswith(pages["run"]))
     expect(page.locator(".facts")).to_contain_text("Completed")
     page = visitor.see(pages["comparison"])
-    expect(page.get_by_text(re.compile("They differ (after|from)"))).to_be_visible()
+    expect(page.get_by_text(re.compile("steps? differs?, "))).to_be_visible()
+    expect(page.get_by_role("heading", name="Input", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Choose: Other run").click()
+    page.get_by_role("dialog").get_by_role("searchbox").fill(pages["run"].removeprefix("/runs/"))
+    page.get_by_role("dialog").get_by_role("searchbox").press("Enter")
+    found = page.get_by_role("dialog").get_by_role("list").get_by_role("button")
+    expect(found).to_have_count(1)
+    found.click()
+    expect(page.get_by_text("The runs are equal: input, thinking,")).to_be_visible()
     assert visitor.complaints == []
     visitor.context.close()
 
@@ -260,14 +273,14 @@ def test_an_approval_is_edited_and_the_run_continues(browser: Browser, board: Bo
     visitor = visit(browser, board)
     page = visitor.sign_in()
     started = board.run("approve a count", "reviewer", wait=0)
-    page.get_by_role("link", name=re.compile("Approvals")).click()
+    page.get_by_role("link", name=re.compile("Inbox")).click()
     page.get_by_role("button", name="Edit").click()
     box = page.get_by_label("Arguments of bash")
     box.fill("{")
     expect(page.get_by_role("button", name="Approve as edited")).to_be_disabled()
     box.fill('{"command": "echo edited by a reviewer"}')
     page.get_by_role("button", name="Approve as edited").click()
-    expect(page.get_by_role("heading", name="Nothing waits for a decision")).to_be_visible()
+    expect(page.get_by_role("heading", name="Nothing waits for you")).to_be_visible()
     page = visitor.see(f"/runs/{started['run_id']}")
     expect(page.locator(".facts")).to_contain_text("Completed")
     page.get_by_role("button", name=re.compile("bash")).click()
@@ -297,6 +310,198 @@ def test_a_chat_streams_asks_and_continues_in_two_tabs(browser: Browser, board: 
     page.get_by_role("dialog").get_by_role("button", name="Save").click()
     expect(page.get_by_role("heading", name="Branches", level=1)).to_be_visible()
     visitor.context.close()
+
+
+def test_the_inbox_takes_keys_several_calls_and_questions(browser: Browser, board: Board) -> None:
+    visitor = visit(browser, board)
+    page = visitor.sign_in()
+    started = [board.run(f"approve count {number}", "reviewer", wait=0)["run_id"] for number in range(3)]
+    asked = board.run("ask me first", wait=0)["run_id"]
+    page.get_by_role("link", name=re.compile("Inbox")).click()
+    cards = page.get_by_role("region", name="Approval of bash")
+    expect(cards).to_have_count(3)
+    expect(page).to_have_title(re.compile(r"^\(4\) Inbox"))
+    expect(cards.first).to_contain_text("approve count 0")
+    expect(cards.first).to_contain_text("reviewer")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    expect(cards.first).to_be_focused()
+    page.keyboard.press("d")
+    expect(cards).to_have_count(2)
+    for box in cards.get_by_role("checkbox").all():
+        box.check()
+    page.get_by_role("button", name="Approve selected").click()
+    page.get_by_role("dialog").get_by_role("button", name="Approve selected").click()
+    expect(cards).to_have_count(0)
+    question = page.get_by_role("region", name="Question")
+    expect(question).to_contain_text("Which branch should I use?")
+    question.get_by_role("button", name="develop").click()
+    expect(page.get_by_role("heading", name="Nothing waits for you")).to_be_visible()
+    expect(page).to_have_title("Inbox · Treadle")
+    for run_id in (*started, asked):
+        board.call("GET", f"/v1/runs/{run_id}?wait=30")
+    visitor.context.close()
+
+
+def test_the_dashboard_keeps_unsaved_changes_and_the_place_in_a_list(browser: Browser, board: Board) -> None:
+    for number in range(40):
+        board.run(f"run number {number}")
+    visitor = visit(browser, board)
+    page = visitor.sign_in()
+    page = visitor.see("/runs")
+    link = page.get_by_role("link", name="run number 3", exact=True)
+    link.scroll_into_view_if_needed()
+    top = page.locator("#main").evaluate("main => main.scrollTop")
+    assert top > 100
+    link.click()
+    expect(page.locator(".facts")).to_contain_text("Completed")
+    expect(page).to_have_title("run number 3 · Treadle")
+    expect(page.locator("#main")).to_be_focused()
+    page.go_back()
+    expect(link).to_be_visible()
+    page.wait_for_function(f"() => Math.abs(document.getElementById('main').scrollTop - {top}) < 3")
+    page = visitor.see("/agents")
+    page.get_by_role("link", name="reviewer", exact=True).click()
+    box = page.get_by_label("Settings (JSON)")
+    box.fill(box.input_value().replace("You review", "You always review"))
+    for leave in (lambda: page.get_by_role("link", name="Models").click(), page.go_back):
+        leave()
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_contain_text("Leave without saving?")
+        dialog.get_by_role("button", name="Cancel").click()
+        expect(box).to_have_value(re.compile("You always review"))
+        assert page.url.endswith("/agents/reviewer")
+    page.get_by_role("link", name="Models").click()
+    page.get_by_role("dialog").get_by_role("button", name="Leave without saving").click()
+    expect(page.get_by_role("heading", name="Models", level=1)).to_be_visible()
+    page.goto(f"{board.url}/nonsense")
+    expect(page.get_by_role("heading", name="Page not found")).to_be_visible()
+    visitor.context.close()
+
+
+SCOPES = ("read", "run", "approve", "admin")
+OF_SCOPES = {
+    "/overview": {"read"},
+    "/runs": {"read"},
+    "/inbox": {"read", "approve"},
+    "/models": {"read"},
+    "/vault": set[str](),
+    "/tokens": set[str](),
+}
+"""Pages, and the scopes of which each needs one. An administrator opens all."""
+
+
+def test_the_overview_leads_to_the_runs_behind_its_numbers(browser: Browser, board: Board) -> None:
+    board.run("hello")
+    failed = board.run("please fail")
+    board.run("approve a count", "reviewer", wait=0)
+    visitor = visit(browser, board)
+    visitor.sign_in()
+    page = visitor.see("/")
+    expect(page.get_by_role("link", name=re.compile("Wait for people"))).to_contain_text("1")
+    page.get_by_role("link", name=re.compile("^Failed today")).click()
+    expect(page.get_by_role("row").filter(has_text="no such model")).to_have_count(1)
+    expect(page.get_by_text("1 runs")).to_be_visible()
+    page.go_back()
+    page.get_by_role("link", name="please fail", exact=True).first.click()
+    assert page.url.endswith(failed["run_id"])
+    page.go_back()
+    page.get_by_role("link", name=re.compile("^Cost today")).click()
+    expect(page.get_by_role("columnheader", name="Cost")).to_have_attribute("aria-sort", "descending")
+    visitor.context.close()
+
+
+def test_runs_are_sorted_selected_exported_and_kept_as_a_view(browser: Browser, board: Board) -> None:
+    board.run("cheap")
+    board.run("dear: use a tool")
+    slow = [board.run(f"slow number {number}", wait=0)["run_id"] for number in range(2)]
+    visitor = visit(browser, board)
+    page = visitor.sign_in()
+    page.get_by_role("button", name="Cost").click()
+    rows = page.locator("tbody tr")
+    expect(rows.first).to_contain_text("dear")
+    page.get_by_role("button", name="Cost").click()
+    expect(rows.last).to_contain_text("dear")
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_role("checkbox", name="Model", exact=True).check()
+    expect(page.get_by_role("columnheader", name="Model")).to_be_visible()
+    page.get_by_text("Views", exact=True).click()
+    page.get_by_placeholder("Name of the view").fill("Cheapest")
+    page.get_by_role("button", name="Save this view").click()
+    page = visitor.see("/runs")
+    expect(page.get_by_role("columnheader", name="Model")).to_be_visible()
+    page.get_by_text("Views", exact=True).click()
+    page.get_by_role("link", name="Cheapest").click()
+    expect(page.get_by_role("columnheader", name="Cost")).to_have_attribute("aria-sort", "ascending")
+    page = visitor.see("/runs")
+    for number in range(2):
+        page.get_by_role("checkbox", name=f"Select: slow number {number}").check()
+    expect(page.get_by_role("link", name="Compare")).to_be_visible()
+    page.get_by_role("button", name="Cancel", exact=True).click()
+    page.get_by_role("dialog").locator("button.primary").click()
+    for run_id in slow:
+        assert board.call("GET", f"/v1/runs/{run_id}?wait=30")["outcome"] == "cancelled"
+    page.get_by_text("Export", exact=True).click()
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Export as CSV").click()
+    lines = Path(waiting.value.path()).read_text().splitlines()
+    assert lines[0].startswith("run_id,")
+    assert len(lines) == 5
+    visitor.context.close()
+
+
+def test_the_palette_goes_to_pages_agents_and_runs(browser: Browser, board: Board) -> None:
+    run_id = board.run("find me later")["run_id"]
+    board.run("approve a count", "reviewer", wait=0)
+    visitor = visit(browser, board)
+    page = visitor.sign_in()
+    expect(page.locator("link[rel=icon]")).to_have_attribute("href", re.compile("^blob:"))
+    for typed, address in (
+        ("mem", "/memory"),
+        ("revie", "/agents/reviewer"),
+        ("find me", run_id),
+        (run_id[-8:], run_id),
+    ):
+        page.keyboard.press("Control+k")
+        page.get_by_role("combobox", name="Page, agent").fill(typed)
+        expect(page.locator("#palette-places [role=option]")).to_have_count(1)
+        assert axe_violations(page) == [] or not AXE.exists()
+        page.keyboard.press("Enter")
+        page.wait_for_url(re.compile(re.escape(address) + "$"))
+    page.keyboard.press("Control+k")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert visitor.complaints == []
+    visitor.context.close()
+
+
+def test_each_token_begins_on_a_page_that_works_and_sees_only_what_it_may(browser: Browser, board: Board) -> None:
+    board.run("hello")
+    for number in range(1, 16):
+        scopes = [scope for at, scope in enumerate(SCOPES) if number & 1 << at]
+        made = board.call("POST", "/v1/tokens", {"name": f"with {' '.join(scopes)}", "scopes": scopes})
+        visitor = visit(browser, board)
+        page = visitor.sign_in(made["token"])
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        expect(page.get_by_role("alert")).to_have_count(0)
+        menu = page.get_by_role("navigation", name="Pages")
+        shown = {link.get_attribute("href") for link in menu.get_by_role("link").all()}
+        for path, needed in OF_SCOPES.items():
+            allowed = "admin" in scopes or bool(needed & set(scopes))
+            assert (path in shown) == allowed, (scopes, path)
+            page.goto(board.url + path)
+            expect(page.get_by_role("heading", name="Not allowed")).to_have_count(0 if allowed else 1)
+            expect(page.locator(".skeleton")).to_have_count(0)
+            expect(page.get_by_role("alert")).to_have_count(0)
+        if scopes == ["run"]:
+            page.goto(board.url)
+            page.get_by_label("Agent").fill("default")
+            page.get_by_label("Message").fill("hello")
+            page.get_by_role("button", name="Start a run").click()
+            expect(page.get_by_role("main").get_by_text("decide.py").first).to_be_visible()
+        assert visitor.complaints == [], scopes
+        visitor.context.close()
 
 
 # ── The server goes away ──
@@ -414,6 +619,17 @@ def test_an_agent_is_created_checked_changed_and_deleted(browser: Browser, board
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("button", name="Review changes")).to_be_disabled()
     assert board.call("GET", "/v1/agents/writer")["agent"]["persona"] == "Write well."
+    page.get_by_role("button", name="Version 2", exact=True).click()
+    expect(page.locator("pre", has_text="+persona: Write well.")).to_be_visible()
+    page.get_by_label("Label").fill("candidate")
+    page.get_by_role("button", name="Add label").click()
+    page.get_by_role("button", name="Remove the label candidate").click()
+    expect(page.get_by_role("button", name="Remove the label candidate")).to_have_count(0)
+    page.get_by_role("button", name="Version 1", exact=True).click()
+    page.get_by_role("button", name="Restore").click()
+    page.get_by_role("dialog").locator("button.primary").click()
+    expect(page.get_by_role("button", name="Version 3", exact=True)).to_be_visible()
+    expect(box).not_to_have_value(re.compile("Write well."))
     page.get_by_role("button", name="Delete").click()
     page.get_by_role("dialog").locator("button.primary").click()
     expect(page.get_by_role("heading", name="Agents", level=1)).to_be_visible()
@@ -434,7 +650,7 @@ def test_the_keyboard_reaches_the_pages(browser: Browser, board: Board) -> None:
     page.keyboard.press("/")
     expect(page.get_by_placeholder("Search messages")).to_be_focused()
     page.get_by_placeholder("Search messages").blur()
-    for keys, heading in (("ga", "Approvals"), ("gg", "Agents"), ("gr", "Runs")):
+    for keys, heading in (("ga", "Inbox"), ("gg", "Agents"), ("gr", "Runs")):
         for key in keys:
             page.keyboard.press(key)
         expect(page.get_by_role("heading", name=heading, level=1)).to_be_visible()

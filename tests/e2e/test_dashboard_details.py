@@ -59,13 +59,13 @@ def test_links_to_missing_entities_say_so_and_offer_no_actions(visitor: Visitor)
         visitor.see(path)
         expect(page.locator("#main").get_by_role("alert")).to_contain_text(f"unknown filter: {words}")
         expect(page.get_by_text("No run matches")).to_have_count(0)
-    expect(page.get_by_label("Agent")).to_have_value("gone")
+    expect(page.get_by_role("combobox", name="Agent")).to_have_value("gone")
     page.get_by_role("button", name="Clear").click()
     expect(page.locator("#main").get_by_role("alert")).to_have_count(0)
     visitor.see("/usage?by=bogus&days=99999999999")
     expect(page.get_by_label("Period")).to_have_value("30")
     visitor.see("/chat?agent=gone")
-    expect(page.locator("#main").get_by_label("Agent")).to_have_value("default")
+    expect(page.locator("#main").get_by_role("combobox", name="Agent")).to_have_value("default")
     for path in ("/chat/ses_nope", "/agents/nope"):
         visitor.see(path)
         expect(page.locator("#main").get_by_role("alert")).to_be_visible()
@@ -153,7 +153,7 @@ def test_a_page_ends_when_its_token_or_its_sign_in_expires(browser: Browser, boa
     made = board.call("POST", "/v1/tokens", {"name": f"guest-{what}", "scopes": ["read"]})
     visitor = Visitor(browser.new_context(), board)
     page = visitor.sign_in(made["token"])
-    expect(page.get_by_role("heading", name="Runs", level=1)).to_be_visible()
+    expect(page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
     statement = {
         "token": "UPDATE tokens SET expires_at = created_at + 1 - ? WHERE token_id = ?",
         "sign-in": "UPDATE sign_ins SET created_at = created_at - ? WHERE token_id = ?",

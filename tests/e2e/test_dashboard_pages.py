@@ -25,7 +25,7 @@ EMPTY = {
     "/runs": ("No runs yet", "Start one in the chat"),
     "/runs?status=failed": ("No run matches", ""),
     "/chat": ("No sessions yet", "Write a message"),
-    "/approvals": ("Nothing waits for a decision", "setting approvals"),
+    "/inbox": ("Nothing waits for you", "appear here"),
     "/usage": ("No usage in this period", "Start a run"),
     "/memory": ("No memories", "You can add some"),
     "/mcp-servers": ("No MCP servers yet", "treadle mcp add"),

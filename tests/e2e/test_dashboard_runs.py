@@ -178,3 +178,13 @@ def test_usage_is_filtered_by_user_and_tag(visitor: Visitor, board: Board) -> No
     expect(facts).to_contain_text("Runs 2")
     page.get_by_label("Group by").select_option("User")
     expect(lines.get_by_role("button", name=owner)).to_be_visible()
+
+
+def test_the_files_that_a_run_changed_are_shown_and_restored(visitor: Visitor, board: Board) -> None:
+    run = board.run("write a file")["run_id"]
+    page = visitor.see(f"/runs/{run}?tab=files")
+    changed = page.locator("details").filter(has_text="made.txt")
+    changed.locator("summary").click()
+    expect(changed.locator("pre")).to_contain_text("+made")
+    page.get_by_role("button", name="Undo the changes").click()
+    expect(page.get_by_text("No file differs from what it was before the run.")).to_be_visible()

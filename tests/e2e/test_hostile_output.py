@@ -74,7 +74,7 @@ def test_hostile_output_stays_inert(tmp_path: Path, message: str) -> None:
                 f"/runs/{waiting}",
                 f"/runs/{waiting}?tab=timeline",
                 f"/compare?left={run['run_id']}&right={asking}",
-                "/approvals",
+                "/inbox",
                 f"/runs/{run['run_id']}",
                 f"/runs/{run['run_id']}?tab=steps",
                 f"/runs/{run['run_id']}?tab=events",

@@ -27,7 +27,7 @@ from treadle.domain.lineage import TreeCeiling
 from treadle.engine import loop as engine_loop
 from treadle.engine import model_resolution, tool_preparation
 from treadle.engine.event_hub import EventHub
-from treadle.engine.owned_run import ChildMessage, OwnedRun
+from treadle.engine.owned_run import ChildMessage, OwnedRun, Receipt
 from treadle.ports.accounts import Ceilings
 from treadle.ports.journal import ANY, Advance, Advanced, Claim
 from treadle.stores.sqlite import transaction
@@ -91,9 +91,9 @@ def an_approval_has_many_answers(patch: pytest.MonkeyPatch) -> None:
     """Each answer is delivered under a key of its own."""
     deliver = FaultyJournal.deliver
 
-    async def anew(self: FaultyJournal, run_id: RunId, event: Draft, key: str) -> int | None:
+    async def anew(self: FaultyJournal, run_id: RunId, event: Draft, key: str, seen: int = ANY) -> int | None:
         get_current_process().world.disk.execute("UPDATE approvals SET decision = NULL")
-        return await deliver(self, run_id, event, event.event_id if key.startswith("apr") else key)
+        return await deliver(self, run_id, event, event.event_id if key.startswith("apr") else key, seen)
 
     patch.setattr(FaultyJournal, "deliver", anew)
 
@@ -133,6 +133,23 @@ def leases_do_not_hold(patch: pytest.MonkeyPatch) -> None:
         return await claim(self, run_id, worker)
 
     patch.setattr(FaultyJournal, "claim", greedy)
+
+
+def results_of_clients_are_acknowledged_too_early(patch: pytest.MonkeyPatch) -> None:
+    """Acknowledge a result that a run in memory has, before it is committed."""
+    receive = OwnedRun.receive
+
+    def early(self: OwnedRun, made: Draft, key: str) -> Receipt | None:
+        receipt = receive(self, made, key)
+        if receipt is not None:
+
+            async def wait() -> int:
+                return self.state.sequence
+
+            patch.setattr(receipt, "wait", wait)
+        return receipt
+
+    patch.setattr(OwnedRun, "receive", early)
 
 
 def steered_messages_are_dropped(patch: pytest.MonkeyPatch) -> None:
@@ -378,6 +395,7 @@ MUTANTS: tuple[Mutation, ...] = (
     denials_count_as_approvals,
     edited_arguments_are_ignored,
     an_approval_has_many_answers,
+    results_of_clients_are_acknowledged_too_early,
     intents_are_always_accepted,
     stale_owners_can_write,
     leases_do_not_hold,
@@ -413,6 +431,7 @@ PUBLISHING: tuple[Mutation, ...] = (
 """What readers are told: the simulation holds it against the journal, event by event."""
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it may drop coroutines
 @pytest.mark.parametrize("mutate", MUTANTS, ids=lambda mutation: mutation.__name__)
 def test_a_broken_engine_is_noticed(mutate: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch)

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from tests.e2e.scripted_endpoint import calls, says
 from tests.e2e.terminal_stage import READY, MakeStage, send
-from tests.e2e.tmux import PATIENCE_SECONDS, Terminal, needs_tmux
+from tests.e2e.tmux import DEAD, PATIENCE_SECONDS, Terminal, needs_tmux
 from tests.fake_endpoint import Behaviour, Request
 
 pytestmark = needs_tmux
@@ -191,3 +191,44 @@ def test_wide_combining_and_right_to_left_text_stays_whole(stage: MakeStage) -> 
         answer = next(line for line in terminal.read_screen().splitlines() if "You said" in line)
         for part in ("日本語!", "cafe\u0301", "العربية", "עברית", "한국어 ok."):
             assert part in answer
+
+
+def test_alt_enter_begins_a_line_also_while_an_answer_streams(stage: MakeStage) -> None:
+    """Terminals send Escape and Enter for it."""
+    made = stage(says("One word,", "", " and another."), says("Both lines."))
+    with made.open() as terminal:
+        terminal.type("first")
+        terminal.type("\x1b\r")
+        terminal.type("second")
+        terminal.wait_for("second")
+        assert not made.endpoint.requests
+        terminal.send("Enter")
+        terminal.wait_for("One word,")
+        terminal.type("third")
+        terminal.type("\x1b\r")
+        terminal.type("fourth")
+        terminal.wait_for("fourth")
+        assert "steered" not in terminal.read_screen()
+        terminal.send("Enter")
+        terminal.wait_for("steered")
+        made.endpoint.go_on()
+        terminal.wait_for("Both lines.")
+        said = [str(request.json["messages"]) for request in made.endpoint.requests]
+        assert "first\\nsecond" in said[0]
+        assert "third\\nfourth" in said[-1]
+
+
+def test_the_command_line_begins_a_conversation(stage: MakeStage) -> None:
+    """With a message of several words, with the latest session, with a model, and with a choice of sessions."""
+    made = stage(policy=repeat)
+    with made.open("talk about apples", ready="You said talk about apples.") as terminal:
+        terminal.send("C-d")
+        terminal.wait_for(DEAD, history=True)
+    with made.open("-c", "and pears", ready="You said and pears.") as terminal:
+        assert "apples" in terminal.read_screen()
+    with made.open("chat", "-m", "fake/other", "plums", ready="You said plums.") as terminal:
+        assert made.endpoint.requests[-1].json["model"] == "other"
+    with made.open("-r", ready="talk about apples") as terminal:
+        terminal.send(*"apples", "Enter")
+        terminal.wait_for("You said and pears.")
+    assert "You said grapes." in made.run("-p", "grapes")

@@ -98,9 +98,8 @@ def test_calls_are_approved_edited_and_denied_with_a_note(stage: MakeStage) -> N
         assert (made.folder / "first").read_text() == "one\n"
         terminal.send("2")
         terminal.wait_for("edit the arguments")
-        terminal.send("Up", "End", "Left")
         terminal.type(" edited")
-        terminal.wait_for('second edited"')
+        terminal.wait_for("│ echo two > second edited")
         terminal.send("Enter")
         terminal.wait_for(shows_approval_of("echo three > third"))
         assert (made.folder / "second").read_text() == "two edited\n"

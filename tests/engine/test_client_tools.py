@@ -9,8 +9,14 @@ import pytest
 import treadle
 from tests.engine.running import agent, in_virtual_time, journal, opened, types, until, virtually
 from tests.observed import all_told
+from treadle.api.engine import HostedEngine
 from treadle.domain.errors import InvalidState, UnknownCall, UsageError
-from treadle.domain.events import ClientCallRequested, RunWaiting, ToolCallEnd, ToolCallError
+from treadle.domain.events import ClientCallRequested, ClientResult, RunWaiting, ToolCallEnd, ToolCallError
+from treadle.domain.ids import RunId
+from treadle.ports.hooks import HookedCall
+from treadle.ports.journal import Advance, Advanced
+from treadle.ports.tool import Observation
+from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.testing.models import ScriptedModel, ScriptStep, ask, call, say
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -256,6 +262,114 @@ async def test_arguments_that_are_no_object_never_reach_the_client(tmp_path: Pat
         assert result.text == "ok"
         events = [event.data for event in await journal(engine, result.run_id)]
         assert not any(isinstance(data, ClientCallRequested) for data in events)
+
+
+async def answer_at_once(engine: HostedEngine, run_id: RunId) -> list[int]:
+    """Deliver a result for each call as soon as it is asked. Return the sequences."""
+    return [
+        await engine.deliver_result(run_id, event.data.call_id, f"{event.data.call_id} is sunny")
+        async for event in engine.events(run_id)
+        if isinstance(event.data, ClientCallRequested)
+    ]
+
+
+async def test_result_that_comes_at_once_is_committed_with_what_the_run_does_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal is neither read nor written for it alone."""
+    groups: list[list[str]] = []
+    advance = SqliteJournal.advance
+
+    async def recorded(self: SqliteJournal, wanted: Advance) -> Advanced:
+        groups.append([draft.type for draft in (*wanted.facts, *wanted.intents)])
+        return await advance(self, wanted)
+
+    async def refuse(*_: Any) -> Any:
+        raise AssertionError("the result was delivered to the journal")
+
+    monkeypatch.setattr(SqliteJournal, "advance", recorded)
+    monkeypatch.setattr(SqliteJournal, "deliver", refuse)
+    async with opened(tmp_path, ScriptedModel(ask_for_weather(), ask_for_weather("c2"), say("ok"))) as engine:
+        run_id = await engine.submit(agent(), "go", client_tools=[WEATHER])
+        sequences = await answer_at_once(engine, run_id)
+        stored = {event.sequence: event.data for event in await journal(engine, run_id)}
+        delivered = [stored[sequence] for sequence in sequences]
+        assert [each.call_id for each in delivered if isinstance(each, ClientResult)] == ["c1", "c2"]
+        assert await engine.deliver_result(run_id, "c1", "c1 is sunny") == sequences[0]
+        with pytest.raises(InvalidState, match="another result already"):
+            await engine.deliver_result(run_id, "c1", "rainy")
+        assert (await engine.replay(run_id)).is_same
+    asked = ["llm_response", "client_call_requested", "run_waiting"]
+    answered = ["client_result", "tool_call_end", "step_end", "step_start", "llm_request"]
+    assert groups[1:5] == [asked, answered, asked, answered]
+
+
+async def test_parallel_calls_answered_at_the_same_time_have_one_result_each(tmp_path: Path) -> None:
+    calls = [call("weather", f"c{number}", city=f"{number}") for number in range(4)]
+    model = ScriptedModel(ask(*calls), say("ok"))
+    async with opened(tmp_path, model) as engine:
+        waiting = await engine.run(agent(), "go", client_tools=[WEATHER])
+        texts = [(asked.call_id, text) for asked in waiting.client_calls for text in ("sunny", "sunny", "rainy")]
+        found = await asyncio.gather(
+            *(engine.deliver_result(waiting.run_id, call_id, text) for call_id, text in texts),
+            return_exceptions=True,
+        )
+        assert (await engine.wait(waiting.run_id)).text == "ok"
+        results = [e for e in await journal(engine, waiting.run_id) if isinstance(e.data, ClientResult)]
+    assert sorted(e.data.call_id for e in results if isinstance(e.data, ClientResult)) == ["c0", "c1", "c2", "c3"]
+    places = {(e.data.call_id, e.data.content): e.sequence for e in results if isinstance(e.data, ClientResult)}
+    for delivery, outcome in zip(texts, found, strict=True):
+        if delivery in places:
+            assert outcome == places[delivery]
+        else:
+            assert isinstance(outcome, InvalidState)
+    assert len(read_results(model)) == 4
+
+
+async def test_result_is_durable_before_a_slow_hook_sees_it(tmp_path: Path) -> None:
+    gate = asyncio.Event()
+
+    class SlowHook(treadle.Hook):
+        async def after(self, call: HookedCall, result: Observation) -> Observation:
+            await gate.wait()
+            return Observation(result.content.upper())
+
+    model = ScriptedModel(ask_for_weather(), say("ok"))
+    async with opened(tmp_path, model) as engine:
+        engine.add_hooks(SlowHook())
+        run_id = await engine.submit(agent(), "go", client_tools=[WEATHER])
+        await until(engine, run_id, "run_waiting")
+        sequence = await engine.deliver_result(run_id, "c1", "sunny")
+        assert not gate.is_set(), "the client need not wait for the hook"
+        gate.set()
+        assert types(await journal(engine, run_id))[sequence - 1] == "client_result"
+    assert read_results(model) == [("SUNNY", False)]
+
+
+async def test_client_that_disconnects_delays_no_other(tmp_path: Path) -> None:
+    """The result that it gave stands, and the other client is told so."""
+    async with opened(tmp_path, ScriptedModel(ask_for_weather(), say("ok"))) as engine:
+        waiting = await engine.run(agent(), "go", client_tools=[WEATHER])
+        deliveries = [asyncio.create_task(engine.deliver_result(waiting.run_id, "c1", "sunny")) for _ in range(2)]
+        await asyncio.sleep(0)
+        deliveries[0].cancel()
+        sequence = await deliveries[1]
+        assert (await engine.wait(waiting.run_id)).text == "ok"
+        results = [e for e in await journal(engine, waiting.run_id) if isinstance(e.data, ClientResult)]
+        assert [each.sequence for each in results] == [sequence]
+
+
+def test_call_that_expires_soon_does_not_linger() -> None:
+    async def work() -> None:
+        async with in_virtual_time(ScriptedModel(ask_for_weather(), say("late"))) as engine:
+            result = await engine.run(agent(limits={"client_tool_wait": 0.5}), "go", client_tools=[WEATHER])
+            await engine.wait(result.run_id, until="ended")
+            [error] = [e for e in await journal(engine, result.run_id) if isinstance(e.data, ToolCallError)]
+            expires_at = result.client_calls[0].expires_at
+            assert expires_at is not None
+            assert 0 <= error.timestamp - expires_at.timestamp() < 0.1
+
+    virtually(work())
 
 
 async def test_program_waits_with_its_tools_after_a_restart(tmp_path: Path) -> None:

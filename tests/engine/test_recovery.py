@@ -191,7 +191,7 @@ def test_a_run_ends_after_its_last_retry() -> None:
     result = virtually(scenario())
     assert (result.outcome, result.metrics.model_calls) == ("model_error", 4)
     assert "overloaded" in result.reason
-    assert "4 attempts" in result.reason
+    assert "tried 4 times" in result.reason
 
 
 async def test_a_wait_survives_a_restart(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Programs of npm that tests start with the Node.js of `make peers`."""
 
 import subprocess
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,6 +14,15 @@ NODE = PEERS / ".bin" / "node"
 def skip_without(package: str) -> pytest.MarkDecorator:
     is_there = NODE.exists() and (PEERS / package / "package.json").exists()
     return pytest.mark.skipif(not is_there, reason=f"{package} is not installed: make peers")
+
+
+def write_modules(folder: Path, modules: Mapping[str, str]) -> Path:
+    """Write ES modules that can import the packages, for programs that work in another folder. Return the path of
+    the last one."""
+    (folder / "node_modules").symlink_to(PEERS)
+    for name, script in modules.items():
+        (folder / f"{name}.mjs").write_text(script)
+    return folder / f"{list(modules)[-1]}.mjs"
 
 
 @contextmanager

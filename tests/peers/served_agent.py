@@ -1,6 +1,7 @@
 """`treadle serve` as a process of its own, for clients of the OpenAI API. It can be killed and started again on the
 same port."""
 
+import json
 import os
 import signal
 import socket
@@ -8,10 +9,13 @@ import subprocess
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from urllib.request import Request as HttpRequest
+from urllib.request import urlopen
 
-from tests.e2e.editor import TREADLE
 from tests.e2e.scripted_endpoint import ScriptedEndpoint, calls, says, serve, write_home
 from tests.fake_endpoint import Behaviour, Policy, Request
+from tests.surfaces.shell import COMMAND as TREADLE
 
 AGENT = """\
 name: default
@@ -46,6 +50,11 @@ class ServedAgent:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._port}/v1"
 
+    @property
+    def client_environment(self) -> dict[str, str]:
+        """The variables that tell a client the address and the token."""
+        return {"TREADLE_URL": self.url, "TREADLE_TOKEN": self.token}
+
     def start(self) -> None:
         self._process = subprocess.Popen(
             [TREADLE, "serve", "--port", str(self._port), "--json"],
@@ -63,6 +72,19 @@ class ServedAgent:
         self._process.wait(30)
         assert self._process.stdout is not None
         self._process.stdout.close()
+
+
+def read_journals(url: str, token: str) -> list[list[dict[str, Any]]]:
+    """Return the durable events of each run, the oldest run first. The URL ends with `/v1`."""
+
+    def read(path: str) -> Any:
+        request = HttpRequest(f"{url}/{path}", headers={"Authorization": f"Bearer {token}"})
+        with urlopen(request, timeout=60) as reply:
+            return json.load(reply)
+
+    pages = [read(f"runs/{run['run_id']}/journal?limit=500") for run in reversed(read("runs")["items"])]
+    assert not any(page.get("next") for page in pages), "a journal is longer than a page"
+    return [page["items"] for page in pages]
 
 
 def call_thrice(tool: str, *arguments: Mapping[str, object]) -> Policy:

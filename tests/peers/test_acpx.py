@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.editor import TREADLE
 from tests.e2e.scripted_endpoint import calls, says, serve, write_home
+from tests.surfaces.shell import COMMAND as TREADLE
 
 PEERS = Path(__file__).parents[2] / ".peers" / "node_modules"
 NODE, ACPX = PEERS / ".bin" / "node", PEERS / "acpx" / "dist" / "cli.js"

@@ -10,7 +10,9 @@ from subprocess import DEVNULL, PIPE
 from typing import Any
 
 from tests.fake_endpoint import DONE, Answer, Behaviour, FakeEndpoint, calls, delta, fragment, says, usage
+from tests.peers.interrupted_client import CITIES, check_journals
 from tests.peers.node import NODE, PEERS, skip_without
+from tests.peers.served_agent import read_journals
 from tests.surfaces.http.process import Serving
 from tests.surfaces.http.served_home import write_home
 from tests.surfaces.shell import Shell
@@ -47,6 +49,7 @@ WEATHER = {
     "description": "Look up the weather.",
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 }
+RESULTS = [f"sun in {city}" for city in CITIES]
 
 
 class UiClient:
@@ -111,9 +114,7 @@ async def test_a_conversation_with_three_calls_of_the_clients_tools_over_a_kille
     )
     script = [
         thinks,
-        look_up(1, "Oslo"),
-        look_up(2, "Rome"),
-        look_up(3, "Lima"),
+        *(look_up(number, city) for number, city in enumerate(CITIES)),
         says("All are sunny."),
         says("Bye."),
     ]
@@ -121,7 +122,7 @@ async def test_a_conversation_with_three_calls_of_the_clients_tools_over_a_kille
         hello = await client.ask(say="Hello.", tools=[WEATHER])
         assert [each["role"] for each in hello["messages"]] == ["user", "reasoning", "assistant"]
         told = await client.ask(say="How is the weather?", tools=[WEATHER])
-        for number, city in enumerate(("Oslo", "Rome", "Lima")):
+        for number, city in enumerate(CITIES):
             [call_id] = told["outcome"]["pendingToolCallIds"]
             [call] = [
                 call for each in told["messages"] for call in each.get("toolCalls", ()) if call["id"] == call_id
@@ -130,10 +131,13 @@ async def test_a_conversation_with_three_calls_of_the_clients_tools_over_a_kille
             if number == 1:
                 serving.kill()
                 await asyncio.to_thread(serving.start)
-            results = [{"toolCallId": call_id, "content": "sunny"}]
+            results = [{"toolCallId": call_id, "content": f"sun in {city}"}]
             told = await client.ask(results=results, tools=[WEATHER])
         assert told["outcome"] == {"type": "success"}
         assert told["messages"][-1]["content"] == "All are sunny."
+        assert [each["content"] for each in told["messages"] if each["role"] == "tool"] == RESULTS
+        journals = await asyncio.to_thread(read_journals, f"{serving.url}/v1", serving.token)
+        check_journals(journals, "weather", RESULTS)
         bye = await client.ask(say="Bye.", tools=[WEATHER])
         assert [each["content"] for each in bye["messages"] if each["role"] == "user"] == [
             "Hello.",

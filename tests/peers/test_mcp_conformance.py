@@ -20,6 +20,8 @@ SUITE = ROOT / ".peers" / "node_modules" / "@modelcontextprotocol" / "conformanc
 VERSION = "0.2.0-alpha.12"
 NODE = Path(sys.executable).parents[1] / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}"
 REVISIONS = ("2025-11-25", "2026-07-28")
+SECONDS = 1200
+"""Each set starts dozens of programs, one after the other."""
 CLIENT = f"{sys.executable} -m tests.peers.mcp_client"
 OWN_SERVER = {
     "2025-11-25": (
@@ -112,6 +114,7 @@ def run_server(scenarios: list[str], revision: str, *options: str) -> list[Resul
             process.stdin.close()
 
 
+@pytest.mark.timeout(SECONDS)
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_the_client_passes_the_frozen_set(revision: str) -> None:
     scenarios = list_scenarios(revision, "client")
@@ -119,6 +122,7 @@ def test_the_client_passes_the_frozen_set(revision: str) -> None:
     assert [result for result in run_all(scenarios, revision, "--command", CLIENT) if result.failed] == []
 
 
+@pytest.mark.timeout(SECONDS)
 @pytest.mark.parametrize("revision", REVISIONS)
 def test_the_server_passes_the_frozen_set_with_fixtures(revision: str) -> None:
     results = run_server(list_scenarios(revision, "server"), revision, "--fixtures")

@@ -146,11 +146,22 @@ async def test_the_filesystem_server_only_reads_by_default(tmp_path: Path) -> No
     assert not (workspace / "b.txt").exists()
 
 
+def copy_package(name: str, modules: Path) -> None:
+    """Copy a package of npm with all packages that it depends on."""
+    found = PEERS / "node_modules" / name
+    if (modules / name).exists() or not found.exists():  # those of other platforms are not installed
+        return
+    shutil.copytree(found, modules / name, symlinks=True)
+    for package in [found / "package.json", *found.rglob("node_modules/**/package.json")]:
+        for other in json.loads(package.read_text()).get("dependencies", ()):
+            copy_package(other, modules)
+
+
 async def test_a_server_in_the_packages_of_a_workspace_runs_only_as_it_was_pinned(tmp_path: Path) -> None:
     workspace = tmp_path / "w"
     workspace.mkdir()
     node_server("server-everything")  # skips the test if it is missing
-    shutil.copytree(PEERS / "node_modules", workspace / "node_modules", symlinks=True)
+    copy_package("@modelcontextprotocol/server-everything", workspace / "node_modules")
     script = workspace / "node_modules" / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
     server = McpServerSettings(command=NODE, args=(str(script),))
     home = Home(write_home(tmp_path / "home", s=server))

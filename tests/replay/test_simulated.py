@@ -4,7 +4,7 @@ accounts: the code that wrote a journal writes it again, and a fork of any step 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -22,7 +22,10 @@ from treadle.testing.simulation.__main__ import schedule_of
 from treadle.testing.simulation.scenario import simulate
 from treadle.testing.simulation.world import World
 
-SEEDS, BLOCK = 40, 20
+ODD = (138, 231, 343, 467, 505, 518)
+"""A summary whose last piece stays empty; a call that its deadline stops as the run is cancelled; a message that is
+read while a model replies; arguments that a reviewer edits; a shortage that ends the run once its children have
+stopped; child runs that begin late."""
 EXPLAINED = ("a summary in pieces was interrupted",)
 """What is not on record, and is said to be."""
 
@@ -81,10 +84,12 @@ def summarize_state(state: RunState) -> tuple[object, ...]:
     return state.ledger, tuple(state.transcript.messages), state.submitted_text, counted, claims, stuck
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
-def test_replays_write_the_same_events_and_forks_have_the_same_state(worlds: list[World], first: int) -> None:
+@pytest.mark.parametrize("seeds", [range(20), range(20, 40), ODD], ids=str)
+def test_replays_write_the_same_events_and_forks_have_the_same_state(
+    worlds: list[World], seeds: Sequence[int]
+) -> None:
     found: Counter[str] = Counter()
-    for seed in range(first, first + BLOCK):
+    for seed in seeds:
         simulate(schedule_of(seed))
         records, tools = records_of(worlds.pop())
         for record in records:
@@ -96,6 +101,6 @@ def test_replays_write_the_same_events_and_forks_have_the_same_state(worlds: lis
             assert not replayed.cannot or replayed.cannot.startswith(EXPLAINED), f"seed {seed}: {replayed.cannot}"
             assert replayed.cannot or replayed.same == replayed.events
             found["cannot" if replayed.cannot else "same"] += 1
-    assert found["same"] > 2 * BLOCK
-    assert found["forks"] > 2 * BLOCK
-    assert found["cannot"] <= BLOCK / 20
+    assert found["same"] > 2 * len(seeds)
+    assert found["forks"] > 2 * len(seeds)
+    assert found["cannot"] <= 1

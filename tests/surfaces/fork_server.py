@@ -24,6 +24,13 @@ from types import FrameType
 from typing import Any, NoReturn
 
 NO_COMMAND = ("treadle.testing", "treadle.surfaces.demo")
+RARELY_USED = (
+    "treadle.channels.email",
+    "treadle.channels.matrix",
+    "treadle.channels.slack",
+    "treadle.surfaces.acp",
+)
+"""Modules whose libraries take a second to import in each worker of pytest. A command that needs one imports it."""
 STREAMS = 3
 NUMBER = struct.Struct("q")
 FIXED_TIME = "TREADLE_TEST_TIME"
@@ -117,7 +124,7 @@ def import_everything() -> None:
     import treadle
 
     for module in pkgutil.walk_packages(treadle.__path__, "treadle."):
-        if not module.name.startswith(NO_COMMAND) and not module.name.endswith("__main__"):
+        if not module.name.startswith((*NO_COMMAND, *RARELY_USED)) and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
     assert len(os.listdir("/proc/self/task")) == 1, "a process with threads must not fork"
     gc.collect()

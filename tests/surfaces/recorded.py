@@ -76,6 +76,11 @@ def write_server(home: Path) -> None:
     copy(SERVERS / "plain.py", servers)
 
 
+def write_dataset(home: Path) -> None:
+    (home / "cases.jsonl").write_text('{"item": {"input": "When is the release?", "expected": "Friday"}}\n')
+
+
+EVALUATION = ((r"eva_[0-9a-f]+", "eva_0000000000000000"), (r"\d{4}-\d\d-\d\d|now|\d+ \w+ ago", "2027-01-15"))
 DURATION = ((r"\d+\.\d+ s\b", "0.1 s"),)
 MACHINE = (
     (r"(?m)^((sandbox|embedder|local weights) +\w+ +\w+ +).*(\n {30}.*)*", r"\1…"),
@@ -123,6 +128,17 @@ INVOCATIONS = (
     Invocation("runs diff {run:1} {run:2}"),
     Invocation('runs fork {run:1} --message "And the one after it?"', (says("In spring."),)),
     Invocation('runs answer {run:3} c1 "Version 2."', (says("Version 2 it is."),)),
+    # ── Evaluations ──
+    Invocation("eval feedback {run:1} good"),
+    Invocation("eval add {run:1}"),
+    Invocation("eval run parent", (
+        asks("write_file", path="note.txt", content="hello"),
+        says("Written."),
+    ), hide=EVALUATION),
+    Invocation("eval list", hide=EVALUATION),
+    Invocation("eval show parent", hide=EVALUATION),
+    Invocation("eval export parent"),
+    Invocation("eval import ../home/cases.jsonl --suite imported", prepare=write_dataset),
     # ── Approvals ──
     Invocation("approvals list"),
     Invocation("approvals show last"),
@@ -131,6 +147,8 @@ INVOCATIONS = (
         'run "Write a note."', (asks("write_file", path="a.txt", content="one\ntwo\n"),), (("Run it?", "l\n"),)
     ),
     Invocation("approvals approve last", (says("The note is written."),)),
+    Invocation("runs files last"),
+    Invocation("runs undo-files last --dry-run"),
     Invocation('run "Clean up."', (asks("bash", command="rm -r old"),), (("Run it?", "l\n"),)),
     Invocation("runs resume last", (), (("Run it?", CTRL_C),)),
     Invocation("runs cancel last"),
@@ -139,6 +157,7 @@ INVOCATIONS = (
     Invocation("sessions show {ses:1}"),
     Invocation('sessions rename {ses:1} "The date of the release"'),
     Invocation('sessions model "The date of the release" fake/other'),
+    Invocation('sessions mode "The date of the release" plan'),
     Invocation("sessions show last"),
     Invocation("sessions delete {ses:2}", (), (("[y/N]", "n\n"),)),
     Invocation("sessions delete {ses:6} --yes"),
@@ -151,6 +170,10 @@ INVOCATIONS = (
     Invocation("agents create reviewer --model fake/m --tools read_file,bash"),
     Invocation("agents show parent"),
     Invocation("agents edit reviewer"),
+    Invocation("agents label reviewer production"),
+    Invocation("agents restore reviewer production"),
+    Invocation("agents history reviewer", hide=((r"\d{4}-\d\d-\d\d +\S+ +file", "2027-01-15  ada     file"),)),
+    Invocation("agents diff reviewer"),
     Invocation("agents state reviewer paused"),
     Invocation("agents list"),
     Invocation("agents delete reviewer", (), (("[y/N]", "y\n"),)),
@@ -265,7 +288,7 @@ async def record(folder: Path, columns: int) -> dict[str, str]:
 
 def read_recordings(columns: int) -> dict[str, str]:
     """Return the recordings of the repository."""
-    return {file.name: file.read_text() for file in (FOLDER / str(columns)).iterdir()}
+    return {file.name: file.read_bytes().decode() for file in (FOLDER / str(columns)).iterdir()}
 
 
 def write_recordings() -> None:

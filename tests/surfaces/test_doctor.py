@@ -192,6 +192,16 @@ def index_findings(rows: list[Any]) -> dict[str, tuple[str, str]]:
     return {row["about"]: (row["state"], row["found"]) for row in rows if "about" in row}
 
 
+async def examine_home(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, *, offline: bool = False, timeout_seconds: float = 30
+) -> dict[str, DoctorFinding]:
+    """Return the findings in a home by subject, in this process: the command also tests the guards each time."""
+    for name, value in shell.environment.items():
+        monkeypatch.setenv(name, value)
+    home = Home.from_environment(shell.environment)
+    return {each.about: each for each in await examine(home, offline=offline, timeout_seconds=timeout_seconds)}
+
+
 async def test_an_empty_home_passes_and_is_not_created(shell: Shell) -> None:
     done = await shell("doctor", "--json")
     assert done.code == 0, done
@@ -314,7 +324,7 @@ def test_a_setting_cannot_be_called_ok() -> None:
         DoctorFinding("provider", "ok", "somewhere", basis="setting")
 
 
-async def test_offline_opens_no_connection(shell: Shell) -> None:
+async def test_offline_opens_no_connection(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     async with FakeEndpoint() as server:
         port = server.url.split(":")[-1].removesuffix("/v1")
         configure(shell, f"server: {{port: {port}}}", fake=server.url)
@@ -324,8 +334,8 @@ async def test_offline_opens_no_connection(shell: Shell) -> None:
         assert what["default model"] == ("set", "fake/m, not tried")
         assert what["server"] == ("set", f"`treadle serve` is configured for 127.0.0.1:{port}; not tried")
         shell.environment["TREADLE_DATABASE_URL"] = f"postgresql://me:secret@127.0.0.1:{port}/db"
-        what = index_findings((await shell("doctor", "--json", "--offline")).json)
-        assert what["database"] == ("set", f"postgresql://me@127.0.0.1:{port}/db, not tried")
+        database = (await examine_home(shell, monkeypatch, offline=True))["database"]
+        assert (database.state, database.found) == ("set", f"postgresql://me@127.0.0.1:{port}/db, not tried")
         assert server.connections == 0
 
 
@@ -352,17 +362,14 @@ async def test_a_provider_that_lists_the_model_is_ok(shell: Shell) -> None:
     ids=["key", "error", "no listing", "page", "silence"],
 )
 async def test_other_answers_of_a_provider_are_reported(
-    shell: Shell, answer: Behaviour, state: str, words: str
+    shell: Shell, answer: Behaviour, state: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with FakeEndpoint(policy=lambda _: answer) as server:
         configure(shell, fake=server.url)
-        patience = () if answer == Silence() else PATIENT
-        done = await shell("doctor", "--json", *patience)
-        what = index_findings(done.json)
+        what = await examine_home(shell, monkeypatch, timeout_seconds=2 if answer == Silence() else 30)
         for about in ("provider fake", "default model"):
-            assert what[about][0] == state
-            assert words in what[about][1]
-        assert done.code == (1 if state == "wrong" else 0)
+            assert what[about].state == state
+            assert words in what[about].found
 
 
 async def test_probes_do_not_wait_for_each_other(tmp_path: Path) -> None:
@@ -421,9 +428,10 @@ async def test_a_database_server_that_never_answers_times_out(
 # ── The server, keys and windows ──
 
 
-async def test_the_server_line_says_what_answers_at_the_port(shell: Shell) -> None:
+async def test_the_server_line_says_what_answers_at_the_port(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     async def server_line() -> tuple[str, str]:
-        return index_findings((await shell("doctor", "--json", *PATIENT)).json)["server"]
+        found = (await examine_home(shell, monkeypatch))["server"]
+        return found.state, found.found
 
     configure(shell, fake=f"{CLOSED}/v1")
     assert await server_line() == ("note", "no server runs on 127.0.0.1:9 (Connection refused)")
@@ -476,23 +484,26 @@ async def test_a_built_in_provider_at_another_address_gets_its_key(shell: Shell)
     ],
 )
 async def test_a_context_window_says_where_it_comes_from(
-    shell: Shell, settings: str, stated: int | None, expected: tuple[str, str, str]
+    shell: Shell,
+    settings: str,
+    stated: int | None,
+    expected: tuple[str, str, str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     listing = refuses(200, {"data": [{"id": "m", "max_model_len": stated}]})
 
     async with FakeEndpoint(policy=lambda _: listing) as server:
         configure(shell, settings, fake=server.url)
-        rows = (await shell("doctor", "--json", *PATIENT)).json
-        [row] = [row for row in rows if row.get("about") == "context window fake/m"]
-        assert (row["state"], row["basis"]) == expected[:2]
-        assert row["found"].endswith(expected[2])
+        found = (await examine_home(shell, monkeypatch))["context window fake/m"]
+        assert (found.state, found.basis) == expected[:2]
+        assert found.found.endswith(expected[2])
 
 
-async def test_invalid_weights_are_found(shell: Shell) -> None:
+async def test_invalid_weights_are_found(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell.write("models/broken.gguf", "<html>")
 
-    what = index_findings((await shell("doctor", "--json", "--offline")).json)
-    assert what["local weights"] == ("wrong", "not GGUF files: broken.gguf")
+    weights = (await examine_home(shell, monkeypatch, offline=True))["local weights"]
+    assert (weights.state, weights.found) == ("wrong", "not GGUF files: broken.gguf")
 
 
 # ── Progress ──

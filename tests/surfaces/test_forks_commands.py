@@ -133,7 +133,9 @@ async def test_diff_shows_two_runs_side_by_side(tmp_path: Path) -> None:
     assert "+ Still nothing." in forked.out
     [told] = (await shell("runs", "diff", old, again, "--json")).json
     assert [each["what"] for each in told["agent"]] == ["name"]
-    assert (told["parting"]["a"], told["parting"]["b"], told["same_steps"]) == (1, 1, 0)
-    assert {each["what"] for each in told["parting"]["differs"]} == {"call 1", "result 1"}
+    first, second = told["steps"]
+    assert (first["a"], first["b"], told["same_steps"]) == (1, 1, 0)
+    assert {each["what"] for each in first["differs"]} == {"call 1", "result 1"}
+    assert [each["what"] for each in second["differs"]] == ["text"]
     assert told["a"]["metrics"]["steps"] == 2
     assert "There is no run" in (await shell("runs", "diff", old, "run_x")).complaint

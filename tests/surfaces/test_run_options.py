@@ -157,7 +157,7 @@ def test_commands_accept_the_start_of_an_id_last_or_a_title(shell: Shell) -> Non
         assert (both.code, "matches several runs: " in both.complaint) == (2, True)
         assert (none.code, none.complaint) == (
             2,
-            "No run has an id that begins with run_ffffffff. `treadle runs list` shows the runs.",
+            "No run has an id that begins or ends with ffffffff. `treadle runs list` shows the runs.",
         )
         listed = await shell("runs", "list", "--state", "completed", "--since", "1h", "--json")
         assert [run["run_id"] for run in listed.json] == [second["run_id"], run_id]

@@ -15,8 +15,8 @@ from tests.surfaces.http.served_home import write_home
 from tests.surfaces.shell import Shell
 
 MODULES = {
-    "--help": 76, "runs list": 465, "sessions list": 468, "agents list": 459, "usage": 450, "approvals list": 456,
-    "schedules list": 492, "hooks list": 492, "webhooks list": 492, "memory list": 477, "tokens list": 464,
+    "--help": 76, "runs list": 466, "sessions list": 469, "agents list": 460, "usage": 450, "approvals list": 457,
+    "schedules list": 492, "hooks list": 492, "webhooks list": 492, "memory list": 478, "tokens list": 465,
     "vault list": 412, "skills list": 420, "mcp list": 420,
 }  # fmt: skip
 """The most modules that a command may import. Raise a limit only with the figures of the benchmark."""

@@ -122,7 +122,7 @@ import os, sys
 from pathlib import Path
 from treadle.vault import cipher, keys, store
 
-count, last = 0, int(sys.argv[2])
+count = last = 0
 
 def dying(function):
     def wrapped(*args, **keywords):
@@ -147,18 +147,26 @@ for owner, names in (
     for name in names:
         setattr(owner, name, dying(getattr(owner, name)))
 
-vault = store.VaultStore(Path(sys.argv[1]), {})
-vault._open()
-
 class Dying:
+    def __init__(self, connection):
+        self.connection = connection
+
     def __getattr__(self, name):
-        found = getattr(connection, name)
+        found = getattr(self.connection, name)
         return dying(found) if name == "execute" else found
 
-connection = vault._connection
-vault._connection = Dying()
-vault.rotate()
+for line in sys.stdin:
+    if os.fork():
+        print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+        continue
+    count, last = 0, int(line)
+    vault = store.VaultStore(Path(sys.argv[1]), {})
+    vault._open()
+    vault._connection = Dying(vault._connection)
+    vault.rotate()
+    os._exit(0)
 """
+"""Forks a process for each line of its input, which dies at that point of a rotation, and prints its exit code."""
 
 
 def test_a_rotation_that_dies_anywhere_loses_nothing(tmp_path: Path) -> None:
@@ -166,17 +174,19 @@ def test_a_rotation_that_dies_anywhere_loses_nothing(tmp_path: Path) -> None:
     values = {name: CANARY + name for name in ("A", "B")}
     for name, value in values.items():
         store(tmp_path).put(name, value, [SecretGrant("x")])
-    deaths = 0
-    while True:
-        done = subprocess.run(
-            [sys.executable, "-c", DIE_AT, str(tmp_path), str(deaths + 1)], capture_output=True, check=False
-        )
-        assert store(tmp_path).read().values == values, f"after death {deaths + 1}"
-        store(tmp_path).put("A", values["A"])
-        if done.returncode != 9:
-            assert done.returncode == 0, done.stderr.decode()
-            break
-        deaths += 1
+    deaths, code = -1, 9
+    command = [sys.executable, "-c", DIE_AT, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        while code == 9:
+            deaths += 1
+            server.stdin.write(f"{deaths + 1}\n")
+            server.stdin.flush()
+            code = int(server.stdout.readline())
+            assert store(tmp_path).read().values == values, f"after death {deaths + 1}"
+            store(tmp_path).put("A", values["A"])
+    assert code == 0
     assert deaths > 30
     assert sorted(file.name for file in tmp_path.iterdir() if not file.name.startswith(".")) == [
         "vault.db",

@@ -31,6 +31,8 @@ OTHERS = {
     "surfaces/cli/command_line.py": "errors of argparse, which have no class of their own",
     "surfaces/terminal/file_changes.py": "the formats of patches",
     "surfaces/tui/inline.py": "errors of the JSON parser",
+    "surfaces/tui/item_view.py": "the last line of a tool's result, which the journal stores as the model read it",
+    "system/git_state.py": "the format of references of git",
     "telemetry/exposition.py": "the text format of Prometheus",
     "testing": "texts that test doubles and simulations send themselves",
     "tools/files/folder_overview.py": "the format of references of git",

@@ -56,6 +56,7 @@ from treadle.domain.ids import RunId, SessionId
 from treadle.domain.limits import DEFAULT_MAX_ATTACHMENT_BYTES
 from treadle.domain.mcp_servers import SEPARATOR
 from treadle.domain.messages import Image, Text, Thinking, user
+from treadle.domain.modes import ApprovalMode
 from treadle.domain.permissions import ApprovalRules, Asker, SandboxMode, SandboxPolicy
 from treadle.domain.quotas import Quotas
 from treadle.domain.schedules import Heartbeat
@@ -397,6 +398,8 @@ class RunOptions(TypedDict, Generic[Deps, Output]):
     """An idempotency key: the same key returns the same run."""
     after_current: NotRequired[bool]
     """Start a run of its own, after those of the session, even if one of them waits and would get the message."""
+    mode: NotRequired[ApprovalMode | None]
+    """The mode of the session from this message on: `plan`, `ask`, `accept_edits` or `auto`. None: as it is."""
     resumed_from: NotRequired[str | None]
     """The ended run that this one continues, in the session of that run."""
     deps: NotRequired[Deps]
@@ -546,7 +549,11 @@ def _call(callback: Callable[[Any], None] | None, value: Any) -> None:
 
 
 def request_run(
-    spec: AgentSpec, message: str, options: RunOptions[Any], client_tools: tuple[ClientTool, ...] = ()
+    spec: AgentSpec,
+    message: str,
+    options: RunOptions[Any],
+    client_tools: tuple[ClientTool, ...] = (),
+    version: int | None = None,
 ) -> RequestedRun:
     """Return a message for an agent with the options of its run, which `apply_options` has applied to the agent."""
     session, user_id, ended = options.get("session"), options.get("user"), options.get("resumed_from")
@@ -569,6 +576,8 @@ def request_run(
         after_current=options.get("after_current", False),
         trace_parent=find_trace_parent(),
         client_tools=client_tools,
+        version=version,
+        mode=options.get("mode"),
     )
 
 

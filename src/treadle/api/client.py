@@ -26,6 +26,7 @@ from treadle.domain.envelope import Event
 from treadle.domain.errors import UsageError
 from treadle.domain.events import AgentWaiting, RunEnd, RunWaiting
 from treadle.domain.ids import RunId
+from treadle.domain.modes import ApprovalMode
 from treadle.operations import runs
 from treadle.operations.approvals import ApprovalView
 from treadle.operations.attachments import Attachment
@@ -61,6 +62,8 @@ class ClientOptions(TypedDict, total=False):
     """Start a run of its own even if a run of the session waits."""
     resumed_from: str | None
     """The ended run that this one continues."""
+    mode: ApprovalMode | None
+    """The mode of the session from this message on; None: as it is."""
     user: str | None
     """The person whom the run is for."""
     tags: Sequence[str]
@@ -160,6 +163,7 @@ class AsyncClient(RunMethods):
             user=get("user"),
             tags=read_tags(get("tags", ())),
             metadata=read_metadata(get("metadata", {})),
+            mode=get("mode"),
             client_tools=tuple([ToolOfClient(each.name, each.description, each.schema) for each in declared]),
         )
         run_id = (await self._caller.call(START, StartRun(agent, new), key=get("key"))).run_id

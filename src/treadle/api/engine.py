@@ -53,6 +53,7 @@ from treadle.bootstrap.engine_config import EngineConfig
 from treadle.bootstrap.engine_setup import configure_engine
 from treadle.bootstrap.stores import ALL, WorkerShare
 from treadle.config.home import Home
+from treadle.domain.agent_versions import MARK as VERSION_MARK
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, UsageError
@@ -334,14 +335,14 @@ class Engine(RunMethods):
         result has the status `waiting` and says what the run waits for: call `decide` or `answer`, then `wait`."""
         if callbacks is not None and callbacks.can_answer:
             options.setdefault("asker", "channel")
-        agent = self._find_agent(agent)
         ticket = await self._submit(agent, message, options)
         if callbacks is not None:
             async with aclosing(self._events_until_paused(ticket.run_id, on_approval, on_clarify)) as events:
                 async for event in events:
                     callbacks(event)
                     await self._answer(event, callbacks)
-        return await self._finish(ticket.run_id, find_answer_type(agent, message, options), on_approval, on_clarify)
+        answer_type = find_answer_type(self._find_agent(agent), message, options)
+        return await self._finish(ticket.run_id, answer_type, on_approval, on_clarify)
 
     def stream(
         self,
@@ -713,15 +714,28 @@ class Engine(RunMethods):
                 pass
 
     def _find_agent(self, agent: Agent[Deps, Output] | AgentSpec | str) -> Agent[Deps, Output] | AgentSpec:
-        """Return an agent that was given by its name: one that was added, or one of the home."""
+        """Return an agent that was given by its name: one that was added, or one of the home, as it is now."""
         if not isinstance(agent, str):
             return agent
         added = self._config.agents.get(agent)
-        return self._open_parts.context.visible_agent(agent) if added is None else added
+        if added is not None:
+            return added
+        return self._open_parts.context.visible_agent(agent.partition(VERSION_MARK)[0])
+
+    async def _choose_agent(
+        self, agent: Agent[Deps, Output] | AgentSpec | str
+    ) -> tuple[Agent[Deps, Output] | AgentSpec, int | None]:
+        """Return an agent and its version: None for the current one, 0 for an agent that the program defines."""
+        if not isinstance(agent, str):
+            return agent, 0
+        if VERSION_MARK not in agent:
+            return self._find_agent(agent), None
+        chosen = await self._open_parts.context.choose_agent(agent)
+        return chosen.spec, chosen.version
 
     async def _submit(self, agent: Agent | AgentSpec | str, message: str, options: RunOptions[Any]) -> Ticket:
         refuse_unknown_options(options, RunOptions)
-        agent = self._find_agent(agent)
+        agent, version = await self._choose_agent(agent)
         if self._asker is not None and options.get("asker") is None:
             options["asker"] = self._asker
         if isinstance(agent, Agent):
@@ -733,7 +747,7 @@ class Engine(RunMethods):
         if spec.output is not None and (type_ := find_output_type(agent, options)) is not Any:
             self._config.answer_types.add(spec.output, type_)
         brought = read_client_tools(options.get("client_tools", ()))
-        requested = request_run(spec, message, options, () if brought is None else brought.declared)
+        requested = request_run(spec, message, options, () if brought is None else brought.declared, version)
         run_id = RunId(self._config.ids("run"))
         deps, program = options.get("deps"), self._config.program
         program.check_deps(spec.name, _find_deps_type(agent, program), deps)

@@ -158,7 +158,7 @@ class RunMethods(ABC):
         """Replay a run with the current code, and return the first event that would differ. Nothing is changed."""
         from treadle.operations import replays
 
-        return await self.call(replays.REPLAY, runs.OneRun(RunId(run_id)))
+        return await self.call(replays.REPLAY, replays.ReplayRun(RunId(run_id)))
 
     async def compare(self, run_id: str, other_id: str) -> "RunDiff":
         """Return where two runs differ."""
@@ -216,10 +216,10 @@ class RunMethods(ABC):
     async def deliver_result(self, run_id: str, call_id: str, content: str, *, is_error: bool = False) -> int:
         """Deliver the result of a call that the program has run. Return the sequence of the event. A result is
         final: the same one again is accepted, another is refused."""
-        from treadle.operations import client_calls
+        from treadle.operations.client_calls import DELIVER, DeliverResult
 
-        request = client_calls.DeliverResult(RunId(run_id), call_id, content, is_error)
-        return (await self.call(client_calls.DELIVER, request)).sequence
+        request = DeliverResult(RunId(run_id), call_id, content, is_error)
+        return (await self.call(DELIVER, request)).sequence
 
     def _keep_client_tools(self, run_id: str, tools: "ClientTools | None") -> None:
         """Run the calls of these tools whenever the program waits for the run."""

@@ -18,7 +18,7 @@ class UserMethods(RunMethods):
         self._caller = LocalCaller(context.for_caller(self._principal, None))
 
     async def call(self, operation: Operation[Q, R], request: Q, *, key: str | None = None) -> R:
-        if operation.scope is not None and not self._principal.may(operation.scope):
+        if operation.scopes and not self._principal.may(*operation.scopes):
             raise UsageError(
                 f"The user `{self._principal.user}` may not do this: `{operation.name}` is for administrators. "
                 "Call it on the engine."

@@ -30,13 +30,14 @@ from treadle.backup.archive import (
 from treadle.backup.event_export import EventExportFile
 from treadle.backup.restore import ReversibleMoves
 from treadle.bootstrap.databases import open_stores_exclusively
+from treadle.bootstrap.offline_service import make_lazy_file_versions
 from treadle.bootstrap.sqlite import database_path, lock_database
 from treadle.config.database_marker import forget_database
 from treadle.config.home import Home
 from treadle.domain.errors import StoreNewer, UsageError
 from treadle.domain.version import VERSION
 from treadle.operations.archive import SessionArchiver
-from treadle.operations.retention import RetentionService
+from treadle.operations.retention import RetentionService, make_file_sweep
 from treadle.stores.sqlite.backup import check_database, check_integrity, copy_database, require_own
 from treadle.system.clock import SystemClock
 from treadle.vault.database import APPLICATION_ID as VAULT_ID
@@ -60,7 +61,9 @@ async def open_archiving_retention(home: Home, file: EventExportFile) -> AsyncGe
     async with open_stores_exclusively(home, "Nothing was deleted.") as stores:
         keep = SessionArchiver(stores.sessions, stores.journal, file).keep
         with closing(file):
-            yield RetentionService(stores.deletions, SystemClock(), keep)
+            clock = SystemClock()
+            files = make_lazy_file_versions(home, home.database_url, clock)
+            yield RetentionService(stores.deletions, clock, keep, make_file_sweep(files, stores.runs))
 
 
 # ── Backing up ──

@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from treadle.bootstrap.databases import open_home_readonly, open_stores_exclusively, open_stores_readonly
-from treadle.bootstrap.offline_service import make_home_models, make_offline_service
+from treadle.bootstrap.offline_service import make_home_models, make_lazy_file_versions, make_offline_service
 from treadle.bootstrap.stores import Stores
 from treadle.config.agent_registry import HomeAgents
 from treadle.config.database_url import is_in_memory
@@ -18,13 +18,14 @@ from treadle.home.mcp_status import HomeMcpStatus
 from treadle.operations.automation import Automation
 from treadle.operations.context import Context
 from treadle.operations.operation import LocalCaller
-from treadle.operations.retention import RetentionService
+from treadle.operations.retention import RetentionService, make_file_sweep
 from treadle.operations.sign_in_service import SignInService
 from treadle.operations.token_service import TokenService
 from treadle.system.clock import SystemClock, TimeOrderedIds
 from treadle.vault.vault import HomeVault
 
 if TYPE_CHECKING:
+    from treadle.operations.agent_version_service import AgentVersionService
     from treadle.operations.channel_manager import ChannelManager
     from treadle.ports.model import ModelRequest
 
@@ -54,7 +55,7 @@ async def open_owning_caller(
     owns it."""
     async with AsyncExitStack() as opened:
         stores = await opened.enter_async_context(open_stores_exclusively(home, unchanged))
-        yield LocalCaller(_context(home, stores, opened))
+        yield LocalCaller(_context(home, stores, opened, writable=True))
 
 
 @asynccontextmanager
@@ -88,20 +89,25 @@ async def open_owning_memory_caller(home: Home) -> AsyncGenerator[LocalCaller, N
         yield await _with_memories(home, stores, opened)
 
 
-def _context(home: Home, stores: Stores, opened: AsyncExitStack) -> Context:
+def _context(home: Home, stores: Stores, opened: AsyncExitStack, *, writable: bool = False) -> Context:
     clock, ids = SystemClock(), TimeOrderedIds()
     vault = HomeVault(home.path, os.environ)
     opened.callback(vault.close)
     access = TokenService(stores.tokens, clock, ids)
+    agents = HomeAgents(home)
+    files = make_lazy_file_versions(home, home.database_url, clock)
     return Context(
         service=make_offline_service(stores, vault, make_models=make_home_models(home, vault)),
         sessions=stores.sessions,
         vault=vault,
         access=access,
         sign_ins=SignInService(stores.sign_ins, access, clock, ids),
-        retention=RetentionService(stores.deletions, clock),
+        retention=RetentionService(stores.deletions, clock, sweep_files=make_file_sweep(files, stores.runs)),
+        file_versions=files,
         automation=_automation(home, stores, vault),
-        agents=HomeAgents(home),
+        agents=agents,
+        evaluations=stores.evaluations,
+        versions=_versions(stores, agents, vault, writable),
         mcp=HomeMcpStatus(home),
         channels=_channels(home, stores, vault),
         now=clock.now,
@@ -114,6 +120,18 @@ def _encode_request(mode: str, request: "ModelRequest") -> bytes:
     from treadle.bootstrap.engine import encode_request  # imports the engine, which most commands do not need
 
     return encode_request(mode, request)
+
+
+def _versions(
+    stores: Stores, agents: HomeAgents, vault: HomeVault, writable: bool
+) -> "Callable[[], AgentVersionService]":
+    @cache
+    def make() -> "AgentVersionService":
+        from treadle.operations.agent_version_service import AgentVersionService
+
+        return AgentVersionService(stores.definitions(), agents, vault, SystemClock(), records=writable)
+
+    return make
 
 
 def _automation(home: Home, stores: Stores, vault: HomeVault) -> Callable[[], Automation]:

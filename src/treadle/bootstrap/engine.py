@@ -5,7 +5,7 @@ import math
 import os
 import random
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, nullcontext, suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, cast, get_args
 
@@ -19,6 +19,7 @@ from treadle.config.agent_registry import EngineAgents, HomeAgents, ProgramAgent
 from treadle.config.database_marker import record_database, refuse_missing_database
 from treadle.config.database_url import list_database_files
 from treadle.config.shared_settings import describe_settings
+from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event
 from treadle.domain.errors import StoreError, UsageError
 from treadle.domain.ids import AgentId, Instant, RunId
@@ -28,28 +29,36 @@ from treadle.engine.deps import ChildDeps, EngineDeps, ModelDeps, SessionDeps, T
 from treadle.engine.event_hub import EventHub
 from treadle.engine.isolation import Isolation
 from treadle.engine.loop import advance
+from treadle.file_versions.home_store import HomeFileVersions
+from treadle.home.definition_watch import DefinitionWatch, Shared
 from treadle.home.hooks import make_agent_hooks
 from treadle.home.mcp_status import HomeMcpStatus
+from treadle.home.shared_skills import SharedHomeSkills
 from treadle.home.skill_views import HomeSkills
 from treadle.home.system_facts import HomeSystem
 from treadle.home.workspaces import make_workspace_identifier
 from treadle.models.formats import load_format
+from treadle.operations.agent_version_service import AgentVersionService
 from treadle.operations.automation import Automation
 from treadle.operations.channel_manager import ChannelManager
 from treadle.operations.context import Context, NoMetrics
 from treadle.operations.memory_service import MemoryService
 from treadle.operations.readiness import Readiness
-from treadle.operations.retention import RetentionService
+from treadle.operations.retention import RetentionService, make_file_sweep
 from treadle.operations.service import LocalService
+from treadle.operations.shared_agents import SharedAgents
 from treadle.operations.sign_in_service import SignInService
 from treadle.operations.token_service import TokenService
 from treadle.operations.usage import refuse_unless_running
 from treadle.ports.clock import Clock
 from treadle.ports.model import ModelRequest
+from treadle.ports.sandbox import Command, CommandError, Finished
+from treadle.sandbox.commands import ShellCommands
 from treadle.system.clock import make_worker_name
 from treadle.system.process_privacy import forbid_dumps
 from treadle.system.workspace_identity import identify_workspace
 from treadle.telemetry.resumed_runs import ResumedRuns
+from treadle.tools.bash import find_git_use
 from treadle.vault.secret_files import SecretFiles
 
 if TYPE_CHECKING:
@@ -143,7 +152,10 @@ class EngineParts:
                 hub.observers.append(watch)
                 hub.handover_observers.append(watch.forget)
                 hub.claim_observers.append(watch.take)
-            deps = await _make_deps(config, database, stores, hub, opened)
+            files = ProgramAgents(HomeAgents(config.home), config.agents)
+            versions = AgentVersionService(stores.definitions(), files, config.vault, config.time_of_day)
+            watch = await _make_definition_watch(config, stores, versions, hub, opened)
+            deps = await _make_deps(config, database, stores, hub, opened, versions)
             only_own = config.share.only_own and (stores.shared or config.share.even_alone)
             woken_by_commits = stores.shared and not only_own
             dispatcher = stores.dispatcher(clock, deps.worker.name, config.share)
@@ -166,11 +178,21 @@ class EngineParts:
                 config.credits_per_dollar,
                 stores.results,
                 identify=make_workspace_identifier(config.home),
+                find_version=versions.current,
+                explain_missing_sandbox=partial(_explain_missing_sandbox, config.commands),
             )
             work = partial(advance, deps=deps)
             await dispatcher.start(work if config.telemetry is None else config.telemetry.around(work))
             context = _context(
-                config, database, stores, deps, service, hub, _make_lazy_automation(config, stores, service, hub)
+                config=config,
+                database=database,
+                stores=stores,
+                deps=deps,
+                service=service,
+                hub=hub,
+                versions=versions,
+                watch=watch,
+                automation=_make_lazy_automation(config, stores, service, hub),
             )
             opened.push_async_callback(context.access.close)
             opened.push_async_callback(context.sign_ins.close)
@@ -238,6 +260,15 @@ class EngineParts:
         await self._closing.aclose()
 
 
+async def _explain_missing_sandbox(commands: ShellCommands) -> str:
+    """Return why this machine cannot confine commands, and what to do; empty if it can."""
+    try:
+        found = await commands.confinement()
+    except CommandError as error:
+        return str(error)
+    return "" if found.sandbox else found.reason
+
+
 async def _open_stores(database: str, config: EngineConfig, hub: EventHub) -> Stores:
     """Open the database. That of the home is not created anew if the home had one before."""
     if config.database is not None:
@@ -249,7 +280,12 @@ async def _open_stores(database: str, config: EngineConfig, hub: EventHub) -> St
 
 
 async def _make_deps(
-    config: EngineConfig, database: str, stores: Stores, hub: EventHub, opened: AsyncExitStack
+    config: EngineConfig,
+    database: str,
+    stores: Stores,
+    hub: EventHub,
+    opened: AsyncExitStack,
+    versions: AgentVersionService,
 ) -> EngineDeps:
     """Return the dependencies of the run loop on one database."""
     memories = make_memories(stores.memories, config.models.address, config.vault, config.clock)
@@ -260,10 +296,18 @@ async def _make_deps(
         return await stores.runs.agent(name, AgentId(config.ids("agt")))
 
     agents = EngineAgents(
-        HomeAgents(config.home), config.agents, partial(refuse_unless_running, states=stores.books), identity
+        HomeAgents(config.home),
+        config.agents,
+        partial(refuse_unless_running, states=stores.books),
+        identity,
+        versions.current,
     )
     models, tools, results, timeouts = config.models, config.tools, stores.results, _read_timeouts()
     workspace = config.run_places.open_workspace
+    file_versions = HomeFileVersions(
+        config.home.file_versions, (config.home.path, *list_database_files(database)), config.clock
+    )
+    opened.push_async_callback(file_versions.close)
     return EngineDeps(
         worker=Worker(
             name=make_worker_name(),
@@ -288,6 +332,7 @@ async def _make_deps(
             hidden=(config.home.path, *list_database_files(database)),
             places=config.places,
             program=config.program,
+            file_versions=file_versions,
         ),
         children=ChildDeps(
             models=models,
@@ -303,6 +348,23 @@ async def _make_deps(
         find_answer_error=config.answer_types.find_error,
         isolation=Isolation(has_other_workers=stores.shared),
     )
+
+
+async def _make_definition_watch(
+    config: EngineConfig, stores: Stores, versions: AgentVersionService, hub: EventHub, opened: AsyncExitStack
+) -> DefinitionWatch:
+    """Return what notices changes of agents and skills. If processes share them, it works from now on."""
+    storage, shared = config.home.config().storage, list[Shared]()
+    if stores.shared and storage.agents == "database":
+        shared.append(SharedAgents(versions))
+    if stores.shared and storage.skills == "database":
+        shared.append(SharedHomeSkills(config.home.path, stores.definitions(), config.time_of_day))
+    watch = DefinitionWatch(versions, tuple(shared))
+    if shared:
+        await watch.synchronize()
+        hub.definition_observers.append(watch.on_news)
+        await opened.enter_async_context(watch.run_in_background())
+    return watch
 
 
 def _make_lazy_automation(
@@ -347,6 +409,8 @@ def _context(
     deps: EngineDeps,
     service: LocalService,
     hub: EventHub,
+    versions: AgentVersionService,
+    watch: DefinitionWatch,
     automation: Callable[[], Automation],
 ) -> Context:
     """Return the context of calls from outside, with every service of the engine."""
@@ -360,9 +424,17 @@ def _context(
         access=access,
         sign_ins=SignInService(stores.sign_ins, access, config.time_of_day, config.ids),
         requests=stores.requests,
-        retention=RetentionService(stores.deletions, config.clock),
+        retention=RetentionService(
+            stores.deletions,
+            config.clock,
+            sweep_files=make_file_sweep(lambda: deps.tools.file_versions, stores.runs),
+        ),
+        file_versions=lambda: deps.tools.file_versions,
         automation=automation,
-        agents=ProgramAgents(HomeAgents(config.home), config.agents),
+        agents=versions.files,
+        versions=lambda: versions,
+        evaluations=stores.evaluations,
+        watch_definitions=(nullcontext if watch.is_shared else watch.run_in_background),
         secrets=SecretFiles(config.home.path, os.environ),
         reload_secrets=config.vault.refresh,
         now=config.clock.now,
@@ -378,6 +450,7 @@ def _context(
         skills=HomeSkills(config.home.path),
         encode_request=encode_request,
         fetch_image=_fetch_image,
+        run_command=partial(_run_user_command, config),
         mcp=HomeMcpStatus(config.home, config.mcp),
         channels=_make_lazy_channels(config, stores, service, hub),
         home=config.home.path,
@@ -385,6 +458,14 @@ def _context(
         readiness=Readiness(stores.verify_writable, config.clock),
         metrics=NoMetrics() if config.telemetry is None else config.telemetry.metrics or NoMetrics(),
     )
+
+
+async def _run_user_command(config: EngineConfig, agent: AgentSpec, text: str, seconds: float) -> Finished:
+    """Run a command of the user in the workspace of an agent, in the sandbox that the agent has."""
+    command = Command(
+        text, config.run_places.open_workspace(agent), agent.confinement, timeout=seconds, git=find_git_use(text)
+    )
+    return await config.commands.run(command, lambda _text: None)
 
 
 def _read_timeouts() -> ToolTimeouts:

@@ -5,7 +5,8 @@ Models and tools are loaded when they are first used: a command that lists runs 
 import os
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, closing
-from functools import cached_property
+from functools import cache, cached_property
+from typing import TYPE_CHECKING
 
 from treadle.bootstrap.databases import open_stores_readonly
 from treadle.bootstrap.stores import Stores
@@ -15,11 +16,15 @@ from treadle.domain.agents import AgentSpec
 from treadle.engine.event_hub import EventHub
 from treadle.engine.null_ports import NoVault
 from treadle.operations.service import LocalService
+from treadle.ports.clock import Clock
 from treadle.ports.model import Models, Resolved
 from treadle.ports.tool import Tool, Toolbox
 from treadle.ports.vault import Vault
 from treadle.system.clock import SystemClock, TimeOrderedIds
 from treadle.vault.vault import HomeVault
+
+if TYPE_CHECKING:
+    from treadle.ports.file_versions import FileVersions
 
 
 @asynccontextmanager
@@ -78,6 +83,18 @@ def make_offline_service(
         stores.books,
         results=stores.results,
     )
+
+
+def make_lazy_file_versions(home: Home, database: str, clock: Clock) -> "Callable[[], FileVersions]":
+    """Return what makes the versions of files that runs changed, when they are first used."""
+
+    @cache
+    def make() -> "FileVersions":
+        from treadle.file_versions.home_store import HomeFileVersions
+
+        return HomeFileVersions(home.file_versions, (home.path, *list_database_files(database)), clock)
+
+    return make
 
 
 class _LazyModels:

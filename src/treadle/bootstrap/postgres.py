@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from typing import TYPE_CHECKING
 
 from treadle.bootstrap.stores import MonitoredDispatcher, Stores, WorkerShare
 from treadle.dispatch.own_runs import OwnRunsDispatcher
@@ -40,6 +41,10 @@ from treadle.stores.postgres.sessions import PostgresSessions
 from treadle.stores.postgres.sign_ins import PostgresSignIns
 from treadle.stores.postgres.writer import PostgresWriter
 from treadle.system.clock import SteadyClock
+
+if TYPE_CHECKING:
+    from treadle.ports.agent_versions import SharedDefinitions
+    from treadle.ports.evaluations import Evaluations
 
 
 async def open_postgres(url: str, hub: EventHub, clock: Clock) -> Stores:
@@ -130,6 +135,8 @@ def _make_stores(
         webhooks=webhooks,
         letters=webhooks,
         channels=PostgresChannels(database),
+        evaluations=partial(_make_evaluations, database),
+        definitions=partial(_make_definitions, database),
         dispatcher=partial(_make_dispatcher, database, journal),
         close=close,
         alone=LeaderLock(database).take,
@@ -137,6 +144,18 @@ def _make_stores(
         verify_writable=partial(_verify_writable, database),
         shared=True,
     )
+
+
+def _make_evaluations(database: PostgresDatabase) -> "Evaluations":
+    from treadle.stores.postgres.evaluations import PostgresEvaluations  # few commands use it
+
+    return PostgresEvaluations(database)
+
+
+def _make_definitions(database: PostgresDatabase) -> "SharedDefinitions":
+    from treadle.stores.postgres.agent_versions import PostgresAgentVersions  # few commands use it
+
+    return PostgresAgentVersions(database)
 
 
 async def _verify_writable(database: PostgresDatabase) -> None:

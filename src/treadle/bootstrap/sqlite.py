@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from treadle.bootstrap.stores import MonitoredDispatcher, Stores, WorkerShare
 from treadle.config.database_marker import record_database, refuse_missing_database
@@ -30,6 +31,10 @@ from treadle.stores.sqlite.results import SqliteResults
 from treadle.stores.sqlite.sessions import SqliteSessions
 from treadle.stores.sqlite.sign_ins import SqliteSignIns
 from treadle.stores.sqlite.writer import InlineWriter, SqliteWriter, ThreadWriter, verify_writable
+
+if TYPE_CHECKING:
+    from treadle.ports.agent_versions import SharedDefinitions
+    from treadle.ports.evaluations import Evaluations
 
 IN_MEMORY = ":memory:"
 
@@ -121,11 +126,25 @@ def _make_stores(
         webhooks=webhooks,
         letters=webhooks,
         channels=SqliteChannels(writer),
+        evaluations=partial(_make_evaluations, writer),
+        definitions=partial(_make_definitions, writer),
         dispatcher=partial(_make_dispatcher, journal),
         close=close,
         announce=announce,
         verify_writable=partial(verify_writable, writer),
     )
+
+
+def _make_evaluations(writer: SqliteWriter) -> "Evaluations":
+    from treadle.stores.sqlite.evaluations import SqliteEvaluations  # few commands use it
+
+    return SqliteEvaluations(writer)
+
+
+def _make_definitions(writer: SqliteWriter) -> "SharedDefinitions":
+    from treadle.stores.sqlite.agent_versions import SqliteAgentVersions  # few commands use it
+
+    return SqliteAgentVersions(writer)
 
 
 def _make_dispatcher(wakes: Wakes, clock: Clock, worker: str, share: WorkerShare) -> MonitoredDispatcher:

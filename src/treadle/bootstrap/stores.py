@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
@@ -20,6 +20,10 @@ from treadle.ports.memory_index import MemoryIndex, VectorStore
 from treadle.ports.overview import Overview
 from treadle.ports.results import Results
 from treadle.ports.sessions import SessionCatalog
+
+if TYPE_CHECKING:
+    from treadle.ports.agent_versions import SharedDefinitions
+    from treadle.ports.evaluations import Evaluations
 
 
 class StoredMemories(MemoryKeeper, MemoryIndex, VectorStore, KnownAgents, Protocol):
@@ -89,6 +93,10 @@ class Stores:
     webhooks: Webhooks
     letters: DeadLetters
     channels: ChannelStore
+    evaluations: "Callable[[], Evaluations]"
+    """Returns the store of evaluations and feedback."""
+    definitions: "Callable[[], SharedDefinitions]"
+    """Returns the store of agent versions and shared skills."""
     dispatcher: Callable[[Clock, str, WorkerShare], MonitoredDispatcher]
     """Makes the dispatcher that executes runs, in the name of a worker."""
     close: Callable[[], Awaitable[None]]

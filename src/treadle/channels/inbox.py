@@ -11,6 +11,7 @@ from treadle.channels.albums import ALBUM_SECONDS, merge_album
 from treadle.channels.attachments import load_attachments
 from treadle.channels.decisions import Decisions
 from treadle.channels.intake import Intake
+from treadle.channels.mode_command import apply_mode_command
 from treadle.channels.outbox import ChannelOutbox
 from treadle.channels.prompts import COMMANDS, HELP, spell_commands
 from treadle.channels.run_watch import RunWatch
@@ -157,6 +158,7 @@ class Inbox:
         for decide in (
             lambda: self._decisions.apply_reply(message, person),
             lambda: self._decisions.apply_command(message, person, run),
+            lambda: apply_mode_command(text, person, conversation.session_id, self._service),
         ):
             if (said := await decide()) is not None:
                 return said

@@ -23,9 +23,10 @@ HELP = (
     "`/reset` starts the conversation anew, and `/undo` takes that back.\n"
     "`/usage` shows what the conversation has used, `/memory` what I remember, `/compact` shortens it, and "
     "`/pin TEXT` keeps a text in it.\n"
+    "`/mode` shows how much I may do without asking, and `/mode NAME` changes it.\n"
     "`/approve` and `/deny` decide what I may do, for people who may approve."
 )
-COMMANDS = (*COMMAND_NAMES, "/approve", "/deny", "/help", "/start", "/stop")
+COMMANDS = (*COMMAND_NAMES, "/approve", "/deny", "/help", "/mode", "/start", "/stop")
 _COMMAND = re.compile(rf"(?<![\w/])/(?={'|'.join(name[1:] for name in COMMANDS)}\b)")
 APPROVE, APPROVE_SESSION, DENY = "approve", "session", "deny"
 SESSION_LABEL = "Approve for this session"

@@ -28,6 +28,7 @@ from treadle.domain.channels import ChannelConfig
 from treadle.domain.errors import RunDeleted, UnknownRun
 from treadle.domain.events import StreamReset
 from treadle.domain.ids import ApprovalId, RunId
+from treadle.domain.plans import PLAN_MARKS, summarize_plan
 from treadle.domain.transcript import (
     AnswerItem,
     ApprovalItem,
@@ -40,6 +41,8 @@ from treadle.domain.transcript import (
     ItemChanged,
     LiveReplaced,
     NoteItem,
+    PlanItem,
+    PlanStep,
     QuestionItem,
     TextAppended,
     append_text,
@@ -200,6 +203,8 @@ class _FollowedRun:
                 await self._ask_for_child(run_id)
             case ChildItem(state="running", child_run_id=run_id):
                 await self._close_prompts(run_id)
+            case PlanItem(steps=steps):
+                await self._show_plan(steps)
             case NoteItem(topic="memory_recalled", count=count):
                 self._recalled += count
             case NoteItem(topic="run_waiting", sequence=sequence):
@@ -219,6 +224,19 @@ class _FollowedRun:
         self._changed.set()
 
     # ── Questions ──
+
+    async def _show_plan(self, steps: Sequence[PlanStep]) -> None:
+        """Show the plan in one message that is edited, on platforms that can edit messages."""
+        channel = await self._watch.outbox.connection()
+        if not (channel.traits.can_edit and self._watch.config.streaming):
+            return
+        text = "\n".join((f"Plan: {summarize_plan(steps)}", *(f"{PLAN_MARKS[s.status]} {s.text}" for s in steps)))
+        key = f"{self._run_id}/plan"
+        if await self._watch.store.find_sent(self._watch.name, key=key) is not None:
+            await self._watch.outbox.revise(key, text)
+        else:
+            await self._ask(Outgoing(key, self._conversation, text))
+            self._is_busy = True
 
     async def _ask(self, prompt: Outgoing) -> None:
         """Send a prompt, once. The answer continues in a message after it."""

@@ -6,9 +6,12 @@ from typing import Any
 from treadle.config.home import Home
 from treadle.config.live_config import compute_file_fingerprint
 from treadle.config.system_agents import SYSTEM_AGENTS
-from treadle.domain.agents import AgentSpec
-from treadle.domain.errors import InvalidState
+from treadle.domain.agents import AgentSpec, is_agent_name
+from treadle.domain.errors import ConfigError, InvalidState
 from treadle.domain.ids import AgentId
+from treadle.domain.users import LOCAL_USER
+
+AgentFingerprint = tuple[int, int, int]
 
 
 class HomeAgents:
@@ -44,6 +47,33 @@ class HomeAgents:
         except OSError:
             return 0.0
 
+    def fingerprint(self, name: str) -> AgentFingerprint | None:
+        """Return what changes when the file of an agent changes; None if it has no file."""
+        return compute_file_fingerprint(self._home.files_of_agent(name)[0]) if is_agent_name(name) else None
+
+    def read_text(self, name: str) -> str:
+        """Return the content of the file of an agent. Raise ConfigError if it is invalid."""
+        file = self._home.agent_file(name)
+        try:
+            text = file.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{file}: cannot be read: {error}; check the file and its permissions") from None
+        self._home.parse_agent(name, text, str(file))
+        return text
+
+    def find_author(self, name: str) -> str:
+        """Return the account that owns the file of an agent."""
+        try:
+            return self._home.files_of_agent(name)[0].owner()
+        except (OSError, KeyError, NotImplementedError):
+            return LOCAL_USER
+
+    def parse(self, name: str, text: str, source: str) -> AgentSpec:
+        return self._home.parse_agent(name, text, source)
+
+    def write(self, name: str, text: str) -> None:
+        self._home.write_agent(name, text)
+
     def _state(self, name: str) -> tuple[object, ...]:
         return tuple(map(compute_file_fingerprint, (self._home.config_file, *self._home.files_of_agent(name))))
 
@@ -73,6 +103,22 @@ class ProgramAgents:
         """Return when the file of an agent was last changed; 0 for an agent without a file."""
         return 0.0 if name in self._added else self._home.changed_at(name)
 
+    def fingerprint(self, name: str) -> AgentFingerprint | None:
+        return None if name in self._added else self._home.fingerprint(name)
+
+    def read_text(self, name: str) -> str:
+        return self._home.read_text(name)
+
+    def find_author(self, name: str) -> str:
+        return self._home.find_author(name)
+
+    def parse(self, name: str, text: str, source: str) -> AgentSpec:
+        return self._home.parse(name, text, source)
+
+    def write(self, name: str, text: str) -> None:
+        self._refuse_change(name)
+        self._home.write(name, text)
+
     def _refuse_change(self, name: str) -> None:
         if name in self._added:
             raise InvalidState(
@@ -89,12 +135,14 @@ class EngineAgents:
         added: Mapping[str, AgentSpec],
         admit: Callable[[str], Awaitable[None]],
         identity: Callable[[str], Awaitable[AgentId]],
+        version: Callable[[str], Awaitable[int | None]],
     ) -> None:
         self._home = home
         self._added = added
         self._admit = admit
         """Raises for an agent that accepts no messages."""
         self._identity = identity
+        self._version = version
 
     async def get_agent(self, name: str, requested_by: AgentSpec) -> AgentSpec:
         found = self._added.get(name)
@@ -103,6 +151,9 @@ class EngineAgents:
         spec = self._home.find(name) if found is None else found
         await self._admit(name)
         return spec
+
+    async def version(self, name: str) -> int | None:
+        return None if name in self._added else await self._version(name)
 
     async def identity(self, name: str) -> AgentId:
         return await self._identity(name)

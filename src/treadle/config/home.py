@@ -12,7 +12,7 @@ from treadle.config.agent_files import AgentTemplate, make_new_agent, render_age
 from treadle.config.home_config import HomeConfig
 from treadle.config.live_config import LiveConfig
 from treadle.config.private_files import HOME_VARIABLE, exists, make_folder, require_writable, write_atomically
-from treadle.config.yaml_files import dump_yaml, read_struct, to_struct
+from treadle.config.yaml_files import dump_yaml, parse_struct, read_struct, to_struct
 from treadle.domain.agents import AgentSpec, SmallModels
 from treadle.domain.errors import ConfigError, InvalidState, UnknownAgent, UsageError
 from treadle.domain.permissions import ApprovalRule, ApprovalRules
@@ -77,6 +77,11 @@ class Home(Struct, frozen=True):
     @property
     def vault(self) -> Path:
         return self.path / "vault.db"
+
+    @property
+    def file_versions(self) -> Path:
+        """The folder with the versions of files that runs changed."""
+        return self.path / "file_versions"
 
     def workspace_path(self, agent: AgentSpec) -> Path:
         """Return the folder in which an agent's tools work, whether it exists or not."""
@@ -171,7 +176,10 @@ class Home(Struct, frozen=True):
         return msgspec.structs.replace(spec, limits=limits)
 
     def _read_agent(self, name: str) -> AgentSpec:
-        spec = _read_agent_file(self._agent_file(name), name)
+        return self._complete(_read_agent_file(self._agent_file(name), name))
+
+    def _complete(self, spec: AgentSpec) -> AgentSpec:
+        """Return the agent with the default model, and with what was allowed permanently."""
         defaults = self.config().defaults
         if not spec.model and defaults.model is not None:
             spec = msgspec.structs.replace(spec, model=defaults.model, provider=spec.provider or defaults.provider)
@@ -223,6 +231,17 @@ class Home(Struct, frozen=True):
         _read_agent_file(source, name)
         write_atomically(path, source.read_text(encoding="utf-8-sig"))
 
+    def parse_agent(self, name: str, text: str, source: str) -> AgentSpec:
+        """Return the agent that a file with this text would define now. `source` says where the text is from."""
+        spec = parse_struct(text, AgentSpec, source)
+        _check_agent(spec, name, source)
+        return self._add_limits(self._complete(spec))
+
+    def write_agent(self, name: str, text: str) -> None:
+        """Write the file of an agent, which may be new. The text is checked first."""
+        self.parse_agent(name, text, f"agent `{name}`")
+        write_atomically(self._agent_file(name), text)
+
     def put_agent(self, values: dict[str, Any], *, new: bool) -> AgentSpec:
         """Store an agent with these settings, which are checked like those of a file."""
         spec = to_struct(values, AgentSpec, "the agent")
@@ -258,10 +277,20 @@ class Home(Struct, frozen=True):
         file."""
         path = self._allowed_file(agent)
         rule = ApprovalRule(tool, "auto", pattern, workspace=workspace)
-        known = read_struct(path, Allowed).allowed if exists(path) else ()
+        known = self.list_allowed(agent)
         rules = [msgspec.to_builtins(each) for each in (*known, *(() if rule in known else (rule,)))]
         write_atomically(path, _ALLOWED_HEADER + dump_yaml({"allowed": rules}))
         return path
+
+    def list_allowed(self, agent: str) -> tuple[ApprovalRule, ...]:
+        """Return what a reviewer has allowed an agent permanently."""
+        path = self._allowed_file(agent)
+        return read_struct(path, Allowed).allowed if exists(path) else ()
+
+    def disallow(self, agent: str, rule: ApprovalRule) -> None:
+        """Remove something that a reviewer has allowed permanently. It applies from the next run on."""
+        rules = [msgspec.to_builtins(each) for each in self.list_allowed(agent) if each != rule]
+        write_atomically(self._allowed_file(agent), _ALLOWED_HEADER + dump_yaml({"allowed": rules}))
 
     def _make_default_agent(self, model: str | None) -> AgentSpec:
         defaults = self.config().defaults
@@ -316,11 +345,15 @@ def _render_default_agent(spec: AgentSpec) -> str:
 def _read_agent_file(path: Path, name: str | None = None) -> AgentSpec:
     """Return the agent in a file. Raise ConfigError if its name is not the expected one."""
     spec = read_struct(path, AgentSpec)
-    if name is not None and spec.name != name:
-        raise ConfigError(f"{path}: name: found `{spec.name}`; accepted: `{name}`, as its folder is called")
-    if spec.output is not None:
-        _check_output_schema(path, spec.output)
+    _check_agent(spec, name, path)
     return spec
+
+
+def _check_agent(spec: AgentSpec, name: str | None, source: Path | str) -> None:
+    if name is not None and spec.name != name:
+        raise ConfigError(f"{source}: name: found `{spec.name}`; accepted: `{name}`, as its folder is called")
+    if spec.output is not None:
+        _check_output_schema(source, spec.output)
 
 
 def _check_output_schema(path: Path | str, schema: dict[str, Any]) -> None:

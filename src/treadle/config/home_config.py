@@ -1,5 +1,7 @@
 """The settings of a home: the content of `config.yaml`."""
 
+from typing import Literal
+
 from msgspec import Struct
 
 from treadle.domain.channels import ChannelConfig, check_channel_names
@@ -76,6 +78,19 @@ class WebhookSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Allow webhooks to loopback, link-local and metadata addresses."""
 
 
+DefinitionStore = Literal["files", "database"]
+
+
+class StorageSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where definitions are kept. On SQLite, always in files."""
+
+    agents: DefinitionStore = "files"
+    """`files`: each home has agents of its own. `database`: all processes on the PostgreSQL database have the same
+    agents. A change of a file, in any home, reaches the others within a second."""
+    skills: DefinitionStore = "files"
+    """The same for approved skills."""
+
+
 class HomeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The content of `config.yaml`."""
 
@@ -101,6 +116,8 @@ class HomeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """MCP servers by name. Their tools are named `server__tool`. `treadle mcp add` writes entries."""
     mcp: McpSettings = McpSettings()
     """When the tools of MCP servers are searched for instead of being listed."""
+    storage: StorageSettings = StorageSettings()
+    """Where definitions are kept."""
     channels: dict[str, ChannelConfig] = {}
     """Chat channels by name. `treadle serve` connects to them."""
 

@@ -16,7 +16,7 @@ from treadle.domain.errors import ConfigError
 INTERVAL_SECONDS = 1.0
 """Poll interval for changes of the file."""
 SETTLE_SECONDS = 0.2
-AT_NEXT_START = frozenset({"server", "webhooks", "credits", "mcp", "channels"})
+AT_NEXT_START = frozenset({"server", "webhooks", "credits", "mcp", "channels", "storage"})
 """Sections that a running process does not apply."""
 
 

@@ -21,7 +21,7 @@ _Kind = TypeVar("_Kind", bound=Struct)
 def read_struct(path: Path, kind: type[_Kind]) -> _Kind:
     """Return the content of a file as a `kind`."""
     try:
-        return to_struct(_load(path), kind, str(path))
+        return to_struct(read_plain(path), kind, str(path))
     except InvalidValue as wrong:
         raise ConfigError(f"{path}: {wrong}") from None
     except RecursionError:
@@ -106,14 +106,15 @@ _Loader.yaml_implicit_resolvers = {  # as in YAML 1.2, where `off` is text
 _Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda _, node: _node_text(node))
 
 
-def _load(path: Path) -> Any:
+def read_plain(path: Path, max_bytes: int = MAX_BYTES) -> Any:
+    """Return the content of a file as plain values. Raise ConfigError for what is not YAML."""
     try:
         with open(path, "rb", opener=_open_without_waiting) as file:
             if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
                 raise ConfigError(f"{path}: it is a pipe, not a file; move it away")
-            content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise ConfigError(f"{path}: it is larger than {MAX_BYTES // 1_000_000} MB; shorten it")
+            content = file.read(max_bytes + 1)
+        if len(content) > max_bytes:
+            raise ConfigError(f"{path}: it is larger than {max_bytes // 1_000_000} MB; shorten it")
         data = yaml.load(content.decode("utf-8-sig"), _Loader)
         return {} if data is None else data
     except IsADirectoryError:

@@ -308,8 +308,9 @@ def _plan_after_failure(state: RunState, failure: LlmError) -> TruncateResults |
     fallback = plan_fallback(state, failure.message, "failed") if failure.next_model else None
     if fallback is not None:
         return SwitchModel(fallback)
-    attempts = f" ({state.attempts.failures} attempts)" if state.attempts.failures > 1 else ""
-    reason = f"{failure.message}{describe_long_wait(state, failure)}{attempts}"
+    attempts = f" It was tried {state.attempts.failures} times." if state.attempts.failures > 1 else ""
+    more = f"{describe_long_wait(state, failure)}{attempts}"
+    reason = f"{failure.message.removesuffix('.')}.{more}" if more else failure.message
     if failure.compact and not failure.guessed:
         return Finish(_prefer_claimed_answer(state, make_overflow(state, reason)))
     outcome = Outcome("model_error", state.turn.answer_so_far, reason, _advise_after_failure(state, failure))
@@ -322,4 +323,6 @@ def _advise_after_failure(state: RunState, failure: LlmError) -> str:
             "If the conversation is too long for the model, send /compact to have it summarised or /reset to go on "
             "with an empty one; otherwise fix the cause, then send its session a message to continue."
         )
-    return "Fix that, then send a message to its session to continue."
+    if failure.retryable:
+        return "Send its session another message to try again."
+    return "Fix that, then send its session another message to continue."

@@ -26,6 +26,7 @@ from treadle.domain.events import (
 from treadle.domain.ids import ApprovalId, Instant
 from treadle.domain.lineage import TreeCeiling
 from treadle.domain.messages import Message
+from treadle.domain.modes import ApprovalMode
 from treadle.domain.permissions import Asker
 from treadle.domain.runs import Outcome
 from treadle.domain.tools import ToolChoice
@@ -194,6 +195,8 @@ class ReviewState:
 
     asker: Asker | None = None
     """Who sent the message and can be asked back."""
+    mode: ApprovalMode | None = None
+    """The mode of the session; None: the rules of the agent decide alone."""
     approvals: dict[str, ApprovalRequested] = field(default_factory=dict[str, ApprovalRequested])
     """By call ID: requested approvals."""
     decisions: dict[ApprovalId, ApprovalDecided] = field(default_factory=dict[ApprovalId, ApprovalDecided])

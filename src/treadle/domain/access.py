@@ -76,9 +76,9 @@ class Principal(Struct, frozen=True):
         """Return whether it can see what belongs to this user."""
         return self.visibility == "all" or self.owns(owner)
 
-    def may(self, scope: Scope) -> bool:
-        """Return whether it has the scope. An administrator has every scope."""
-        return scope in self.scopes or "admin" in self.scopes
+    def may(self, *scopes: Scope) -> bool:
+        """Return whether it has one of these scopes. An administrator has every scope."""
+        return "admin" in self.scopes or any(scope in self.scopes for scope in scopes)
 
     @property
     def sees_all(self) -> bool:

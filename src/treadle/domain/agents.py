@@ -156,6 +156,11 @@ class Retry(Struct, frozen=True, omit_defaults=True):
         return parse_duration(self.longest_wait)
 
 
+def is_agent_name(text: str) -> bool:
+    """Return whether a text can be the name of an agent. None leads out of a folder."""
+    return _NAME.fullmatch(text) is not None and text.strip(".") != ""
+
+
 class Tier(Struct, frozen=True, omit_defaults=True):
     """A model for messages up to a complexity."""
 

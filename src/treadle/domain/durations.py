@@ -1,11 +1,13 @@
 """Durations as people write them."""
 
 import re
+from functools import lru_cache
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
+@lru_cache  # settings are read at every step
 def parse_duration(duration: float | str) -> float:
     """Return a duration in seconds, from a number or from text such as `90s`, `10m` or `7d`."""
     if isinstance(duration, str):

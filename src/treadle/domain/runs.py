@@ -141,6 +141,26 @@ class Metrics(Struct, frozen=True):
         return max(0, self.duration_ms - self.model_ms - self.tool_ms)
 
 
+class RunFacts(Struct, frozen=True, omit_defaults=True):
+    """What lists show of a run besides its cost, tokens, steps and duration. Most is known when it has ended."""
+
+    model: str = ""
+    """The model that was resolved for it, as `provider/model`."""
+    credits: float | None = None
+    tool_calls: int | None = None
+    model_calls: int = 0
+    model_ms: int = 0
+    """Time that was spent in the model."""
+    unpriced_calls: int = 0
+    """Calls of models without a known price."""
+    score: float | None = None
+    reason: str = ""
+    """Why it ended, if it did not complete: the beginning, on one line."""
+
+
+NO_FACTS = RunFacts()
+
+
 def add_metrics(metrics: Iterable[Metrics]) -> Metrics:
     """Return the sums of the usage of several runs. Durations are added too, although runs may overlap."""
     total: dict[str, Any] = {}

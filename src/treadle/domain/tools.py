@@ -22,6 +22,8 @@ class ToolChoice(Struct, frozen=True, omit_defaults=True):
 AUTO = ToolChoice()
 COMMAND, COMMAND_ALIAS = "bash", "run_command"
 """The tool that runs commands, and its alias."""
+EDIT_TOOLS = ("write_file", "edit_file", "apply_patch")
+"""The tools that change files of the workspace."""
 PLAN_TOOL = "update_plan"
 """The tool with which a model shows its plan."""
 
@@ -117,3 +119,27 @@ class ClientTool(Struct, frozen=True, omit_defaults=True):
     description: str = ""
     schema: dict[str, Any] = {}
     """JSON Schema of the arguments."""
+
+
+Otherwise = Literal["stop", "execute", "stub"]
+"""stop: the run ends there. execute: the tool runs. stub: the model is told a fixed text."""
+DEFAULT_STUB = "This call has no result in this test. Continue without it."
+
+
+class StandIn(Struct, frozen=True, omit_defaults=True):
+    """The recorded result of one call."""
+
+    tool: str
+    arguments: str
+    """The arguments of the call as JSON; the order of keys and blanks do not matter."""
+    content: str
+    is_error: bool = False
+
+
+class StandIns(Struct, frozen=True, omit_defaults=True):
+    """Results by call. Calls with the same arguments get their results in order; the last one is repeated."""
+
+    results: tuple[StandIn, ...] = ()
+    otherwise: Otherwise = "stop"
+    """What happens to a call without a recorded result. Tools without effect are always executed."""
+    stub: str = DEFAULT_STUB

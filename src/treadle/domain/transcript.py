@@ -14,6 +14,7 @@ from treadle.domain.events.tool_calls import CallErrorCause, CallErrorKind
 from treadle.domain.ids import ApprovalId, Instant, RunId
 from treadle.domain.lineage import Role
 from treadle.domain.messages import Image
+from treadle.domain.modes import ApprovalMode
 from treadle.domain.permissions import ConcernKind
 from treadle.domain.runs import OutcomeKind, Status
 
@@ -125,6 +126,8 @@ class ApprovalItem(ItemPlace, frozen=True, tag="approval"):
     """ended: the run ended before the decision."""
     pattern: str | None = None
     destructive: str | None = None
+    is_plan: bool = False
+    """Its approval ends plan mode."""
     concern: ConcernKind | None = None
     places: tuple[str, ...] = ()
     expires_at: Instant | None = None
@@ -259,6 +262,8 @@ class RunTotals(Struct, frozen=True, omit_defaults=True, kw_only=True):
     agent: str = ""
     provider: str = ""
     model: str = ""
+    mode: ApprovalMode | None = None
+    """The mode of the session; null: the approval rules of the agent decide alone."""
     is_command: bool = False
     """It executes a session command."""
     is_interrupted: bool = False

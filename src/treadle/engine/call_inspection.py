@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from treadle.core.tools.ledger import Call
+from treadle.core.tools.modes import READING_TOOL
 from treadle.core.tools.permissions import rule_on_call
 from treadle.domain.errors import UsageError
 from treadle.domain.events import ToolCallError
@@ -17,7 +18,6 @@ from treadle.engine.deps import ToolDeps
 from treadle.engine.owned_run import OwnedRun
 from treadle.ports.tool import CallEnvironment, Concern, Subjects, Tool
 
-READING_TOOL = "read_file"
 """The rules for this tool decide whether the agent may know what a file contains."""
 
 
@@ -74,7 +74,7 @@ async def check_fault(
         return
     if (scene := _make_scene(call, run, deps)) is None:
         return
-    may_read = rule_on_call(run.state, ToolSpec(READING_TOOL, "", {}), subjects).verdict == "auto"
+    may_read = rule_on_call(run.state, ToolSpec(READING_TOOL, "", {}, effect="read"), subjects).verdict == "auto"
     try:
         fault = await find_fault(arguments, msgspec.structs.replace(scene, may_read=may_read))
     except Exception as raised:  # tools may be third-party code

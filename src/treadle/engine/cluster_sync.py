@@ -135,7 +135,11 @@ class ClusterSync:
         self._incomplete |= dict.fromkeys(
             self._hub.list_read_runs().difference(self._hub.list_owned_runs()), self._loop.time()
         )
+        self._hub.notify_of_definitions()
         self._poll_now.set()
+
+    def on_definitions_changed(self) -> None:
+        self._hub.notify_of_definitions()
 
     def on_message(self, message: bytes) -> None:
         try:

@@ -30,6 +30,7 @@ from treadle.ports.agent_context import AgentContext
 from treadle.ports.agents import Agents
 from treadle.ports.approvals import Approvals
 from treadle.ports.clock import Clock, Ids
+from treadle.ports.file_versions import FileVersions, NoFileVersions
 from treadle.ports.hooks import Hook
 from treadle.ports.journal import Journal
 from treadle.ports.memory import Memories
@@ -108,6 +109,7 @@ class ToolDeps:
     """The places from which this process loads code. No tool may change them."""
     program: HostProgram = field(default_factory=HostProgram)
     """What a program provides to its runs."""
+    file_versions: FileVersions = field(default_factory=NoFileVersions)
 
 
 @dataclass(frozen=True, slots=True)

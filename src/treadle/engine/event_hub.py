@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from treadle.domain.envelope import Draft, Event, Origin, make_draft
 from treadle.domain.errors import StoreError
-from treadle.domain.events import AgentWaiting, EventData, RunEnd, RunWaiting, StreamReset, ToolCallProgress
+from treadle.domain.events import (
+    AgentWaiting,
+    EventData,
+    RunEnd,
+    RunQueued,
+    RunWaiting,
+    StreamReset,
+    ToolCallProgress,
+)
 from treadle.domain.ids import Instant, RunId
 from treadle.engine.shared_events import SharedEvents
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS, UNCOUNTED, MemoryAccount, Pace, Subscription
@@ -66,6 +74,25 @@ class Listener(Protocol):
         ...
 
 
+class ClientWait(Protocol):
+    """A run in memory that waits for its client, or did a moment ago."""
+
+    is_open: bool
+    """Whether the run waits now."""
+
+    @property
+    def queued(self) -> RunQueued | None:
+        """How the run was queued, with its agent, its owner and the token that brought its tools."""
+        ...
+
+    async def receive(self, call_id: str, make: Callable[[], Draft]) -> int | None:
+        """Give the run the result of a call and return its sequence as soon as it is committed.
+
+        Return None if it was not, because the run does not wait for this result here: then the result must be
+        delivered to the journal."""
+        ...
+
+
 class OtherProcesses(Protocol):
     """The other processes on the same database. Its methods never block."""
 
@@ -106,6 +133,8 @@ class EventHub:
         self._owners: dict[RunId, Callable[[], None]] = {}
         self._positions: dict[RunId, int] = {}
         """Sequence of the last event that this process committed to each run that it owns."""
+        self.client_waits: dict[RunId, ClientWait] = {}
+        """Runs owned here that have waited for their clients, which may deliver to them directly."""
         self._live_texts: dict[RunId, LiveText] = {}
         self._live_outputs: dict[RunId, dict[str, LiveText]] = {}
         """What calls in progress have printed, by call."""
@@ -114,6 +143,8 @@ class EventHub:
         """Called for runs that another process has claimed, whose further commits are not observed here."""
         self.news_observers: list[Callable[[Changed], None]] = []
         """Called for runs to which another process has committed, or which it has woken."""
+        self.definition_observers: list[Callable[[], None]] = []
+        """Called when definitions of agents or skills in the database may have changed."""
         self.claim_observers: list[Callable[[Sequence[Event]], None]] = []
         """Called with all events of a run when it is claimed here, so that observers need not read them."""
         self._commit_waiters: set[asyncio.Event] = set()
@@ -237,6 +268,11 @@ class EventHub:
         for observe in self.news_observers:
             observe(run)
 
+    def notify_of_definitions(self) -> None:
+        """Report that another process may have changed definitions of agents or skills."""
+        for observe in self.definition_observers:
+            observe()
+
     def notify_taken_elsewhere(self, run_id: RunId) -> None:
         """Report that another process works on the run."""
         if run_id not in self._owners:
@@ -327,6 +363,7 @@ class EventHub:
         """Forget an owner, if it is still the current one."""
         if self._owners.get(run_id) == on_delivery:
             del self._owners[run_id]
+            self.client_waits.pop(run_id, None)
             self._positions.pop(run_id, None)
             self._live_texts.pop(run_id, None)
             self._live_outputs.pop(run_id, None)

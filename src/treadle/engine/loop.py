@@ -1,6 +1,5 @@
 """The run loop, from claim to end. Starting a run and resuming one follow the same path."""
 
-import asyncio
 import logging
 
 from msgspec.structs import replace
@@ -30,7 +29,6 @@ from treadle.domain.errors import Fenced, NotClaimable, StoreError
 from treadle.domain.events import (
     AgentTold,
     ClientCallRequested,
-    EventData,
     RunEnd,
     RunRecovered,
     RunWaiting,
@@ -40,8 +38,10 @@ from treadle.domain.events import (
 from treadle.domain.ids import Instant, RunId
 from treadle.domain.messages import Message
 from treadle.domain.runs import Outcome
+from treadle.engine.client_wait import linger
 from treadle.engine.compaction import compact, truncate_results
 from treadle.engine.deps import EngineDeps, SessionDeps
+from treadle.engine.file_watch import prepare_files
 from treadle.engine.isolation import ExecutionSlot
 from treadle.engine.memory import recall_memories, save_interaction
 from treadle.engine.model_call import call_model, make_intent
@@ -53,6 +53,7 @@ from treadle.engine.subagents import delegate_calls, manage_children, notify_of_
 from treadle.engine.tool_execution import run_tools
 from treadle.engine.tool_preparation import prepare_calls
 from treadle.engine.tool_results import finish_client_calls
+from treadle.engine.waits import make_wait_events
 from treadle.ports.journal import Release
 from treadle.ports.model import Resolved
 
@@ -60,10 +61,6 @@ logger = logging.getLogger(__name__)
 
 RETRY_AFTER_FAULT_SECONDS = 1.0
 WORKER_DIED = "The previous worker died or lost its lease."
-LINGER_SECONDS = 2.0
-"""How long a run that waits for its client stays in memory."""
-POLLED_WAITS = ("breaker", "quota", "budget")
-"""Reasons to wait for which a worker claims the run again at intervals and checks."""
 
 
 async def advance(run_id: RunId, deps: EngineDeps) -> None:
@@ -94,6 +91,7 @@ async def _claim_and_execute(run_id: RunId, slot: ExecutionSlot, deps: EngineDep
 async def _execute(run: OwnedRun, slot: ExecutionSlot, deps: EngineDeps) -> None:
     await record_recovery(run, slot.trial)
     model = await find_missing_deps(run, deps.tools.program) or await resolve_model(run, deps.models)
+    prepare_files(run, deps.tools)
     deps.tools.program.note_lack(run.origin.run_id, is_lacking=isinstance(model, MissingDependency))
     while slot.may_continue(run.state) and not deps.stopping.is_set():  # a run that is left here is due at once
         end_step(run)
@@ -185,35 +183,20 @@ def _require_model(model: Resolved | MissingDependency) -> Resolved:
 async def execute_tools(step: RunTools, run: OwnedRun, deps: EngineDeps) -> None:
     """Run the calls that may run here, begin the child runs that other calls delegate to, and end those for which
     the client has delivered results."""
-    delivered = await finish_client_calls(step.delivered, run, deps.tools) if step.delivered else ()
+    if step.delivered:
+        run.record(*await finish_client_calls(step.delivered, run, deps.tools))
+        if not step.run:
+            return  # refusals are decided again
     ready, refused = await prepare_calls(step.run, run, deps.tools)
     work = await delegate_calls(ready, run, deps.children)
-    if delivered or any(isinstance(event, ClientCallRequested) for event in refused):
-        run.record(*delivered, *step.refuse, *refused)  # with the next commit, also if something was delivered now
-        delivered, refused, step = (), [], RunTools(step.run, ())
-        if not ready:
+    if any(isinstance(event, ClientCallRequested) for event in refused):
+        run.record(*refused)  # committed with the wait for them
+        refused = []
+        if not (ready or step.refuse):
             return
     reserve = reserve_calls(run.state, len(work.local_calls), len(work.runs))
-    if await run.intend(*delivered, *step.refuse, *refused, *work.events, reserve=reserve, begin=work.runs):
+    if await run.intend(*step.refuse, *refused, *work.events, reserve=reserve, begin=work.runs):
         await run_tools(work.local_calls, run, deps.tools)
-
-
-async def linger(wait: RunWaiting, run: OwnedRun, stopping: asyncio.Event) -> bool:
-    """Keep a run that waits for its client for a moment. Return whether something was delivered to it, so that
-    nothing need be released, claimed and read again for clients that answer at once."""
-    state = run.state
-    if wait.reason != "client_tool" or (state.waiting is not None and _is_same_wait(wait, state.waiting)):
-        return False
-    if not await run.intend(wait):
-        return True
-    known = state.sequence
-    until = run.worker.clock.now() + LINGER_SECONDS
-    await run.run_unless(lambda state: state.sequence != known, _wait_for(stopping), until)
-    return state.sequence != known
-
-
-async def _wait_for(stopping: asyncio.Event) -> None:
-    await stopping.wait()
 
 
 async def release_until_woken(wait: RunWaiting, run: OwnedRun) -> bool:
@@ -248,21 +231,6 @@ def end_step(run: OwnedRun) -> None:
                 duration_ms=duration_ms,
             )
         )
-
-
-def make_wait_events(wait: RunWaiting, state: RunState) -> tuple[EventData, ...]:
-    """Return the event that records a wait, or nothing if the run still waits for the same reason."""
-    return () if state.waiting is not None and _is_same_wait(wait, state.waiting) else (wait,)
-
-
-def _is_same_wait(one: RunWaiting, other: RunWaiting) -> bool:
-    """Return whether a run that waits as `other` says need not record that it waits as `one` says."""
-    if one.reason != other.reason or one.reason in POLLED_WAITS:
-        return one.reason == other.reason
-    if one.wake_at != other.wake_at:
-        return False
-    # The detail of the other waits comes from outside: what is missing, or why a client interrupted the run.
-    return one.subjects == other.subjects if one.subjects or one.reason == "retry" else one.detail == other.detail
 
 
 def select_transcript(outcome: Outcome, state: RunState) -> tuple[Message, ...]:

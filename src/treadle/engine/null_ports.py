@@ -63,6 +63,9 @@ class NoAgents:
     async def get_agent(self, name: str, requested_by: AgentSpec) -> AgentSpec:
         raise UnknownAgent(f"No agent is called `{name}`: this engine knows none.")
 
+    async def version(self, name: str) -> int | None:
+        return None
+
     async def identity(self, name: str) -> AgentId:
         raise UnknownAgent(f"No agent is called `{name}`: this engine knows none.")
 

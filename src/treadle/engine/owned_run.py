@@ -51,6 +51,25 @@ class ChildMessage(Struct, frozen=True):
     key: str
 
 
+class Receipt:
+    """A delivery that the owner has applied and not committed yet."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self._waiters: list[asyncio.Future[int | None]] = []
+
+    async def wait(self) -> int | None:
+        """Return its sequence as soon as it is committed, or None if it was not committed."""
+        waiter: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        return await waiter
+
+    def resolve(self, sequence: int | None) -> None:
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(sequence)
+
+
 class OwnedRun:
     """A run that this worker has claimed. `state` is the fold of everything that is known to have happened."""
 
@@ -69,6 +88,8 @@ class OwnedRun:
         """The account that refused the latest intent."""
         self._seen = claim.events[-1].sequence if claim.events else 0
         self._facts: list[Draft] = []
+        self._receipt: Receipt | None = None
+        """The first of the facts, if it was delivered to this process. The other facts follow from it."""
         self._released = False
         self._folded = 0
         """Number of deliveries folded so far. A decision made with fewer is out of date."""
@@ -173,6 +194,8 @@ class OwnedRun:
 
         Work that is not done has been cancelled and has ended when this returns. It runs in the caller's task, as
         under `asyncio.timeout`: nothing more is started unless something is delivered."""
+        if self._receipt is not None:
+            await self.flush()
         if must_stop(self.state):
             work.close()
             return False
@@ -207,6 +230,31 @@ class OwnedRun:
         finally:
             self._waiters.remove(waiter)
 
+    async def wait_until_settled(self) -> None:
+        """Return when no commit is in progress, and no delivery to this process waits for one."""
+        while self._receipt is not None or self._committing.locked():
+            if self._receipt is not None:
+                await self._receipt.wait()
+            else:
+                async with self._committing:
+                    pass
+
+    def receive(self, made: Draft, key: str) -> Receipt | None:
+        """Apply a delivery to this process, which the next commit contains, and stop the work in progress if it
+        meets the stop condition. The journal need not be read.
+
+        Return None if the delivery must go to the journal, because the order of what happened is not certain."""
+        is_certain = not (self._facts or self._delivered or self._delivery_task or self._committing.locked())
+        if self._in_progress is None or self._receipt is not None or not is_certain:
+            return None
+        self._receipt = Receipt(key)
+        self._facts.append(made)
+        fold(self.state, made.data, self.state.sequence + 1, made.timestamp)
+        must_stop, interruption = self._in_progress
+        if must_stop(self.state):
+            interruption.interrupt()
+        return self._receipt
+
     def on_delivery(self) -> None:
         """Fold what was delivered if work is in progress, and stop the work if the stop condition is met."""
         self._delivered = True
@@ -214,7 +262,7 @@ class OwnedRun:
             self._read_deliveries()
 
     def _read_deliveries(self) -> None:
-        if self._delivery_task is None:
+        if self._delivery_task is None and self._receipt is None:
             self._delivery_task = asyncio.ensure_future(self._fold_deliveries())
             self._delivery_task.add_done_callback(self._on_deliveries_read)
 
@@ -257,6 +305,7 @@ class OwnedRun:
                 data = self._adopt(data)
             intents = self._make_drafts(now, data) if data else ()
             facts, self._facts = tuple(self._facts), []
+            receipt, self._receipt = self._receipt, None
             request = Advance(
                 run_id=self.origin.run_id,
                 epoch=self.epoch,
@@ -267,12 +316,21 @@ class OwnedRun:
                 reserve=reserve,
                 begin=self._draft_runs(now, begin) if begin else (),
                 tell=self._draft_messages(now, tell) if tell else (),
+                key=None if receipt is None else receipt.key,
             )
             try:
                 advanced = await self.worker.journal.advance(request)
             except UsageError:  # nothing was written, but the facts have happened
                 self._facts[:0] = facts
+                self._receipt = receipt
                 raise
+            except BaseException:
+                if receipt is not None:
+                    receipt.resolve(None)
+                raise
+            if receipt is not None:
+                written = len(facts) + (len(intents) if advanced.accepted else 0)
+                receipt.resolve(advanced.sequence - written + 1)
             if advanced.delivered:
                 self._fold(advanced.delivered)
             if advanced.accepted:
@@ -308,11 +366,15 @@ class OwnedRun:
                 waiter.set_result(None)
 
     async def release_unfinished(self) -> None:
-        """Release the run unfinished and due at once, with all that was recorded."""
+        """Release the run unfinished and due at once, with all that was recorded. A delivery that is not committed
+        yet goes to the journal instead, and what follows from it is decided again."""
         if not self._released:
             self._released = True
             async with self._committing:  # a commit in progress comes first and includes its own facts
                 facts, self._facts = tuple(self._facts), []
+                if self._receipt is not None:
+                    self._receipt.resolve(None)
+                    self._receipt, facts = None, ()
                 release = Release(wake_at=self.worker.clock.now())
                 await self.worker.journal.advance(
                     Advance(

@@ -30,6 +30,7 @@ from treadle.domain.events import (
     CallErrorKind,
     CancelRequested,
     EventData,
+    ModeChanged,
     ResumeRequested,
     RunEnd,
     RunInterrupted,
@@ -208,12 +209,18 @@ async def _make_child(
         expires_at=expires_at,
         withheld=withheld,
         end=end,
+        mode=state.review.mode,
     )
     folder = agent.workspace or workspace
     place = Workspace(state.workspace if folder == workspace else deps.identify_workspace(folder), folder)
     if state.recalls_by_workspace and agent.memory.scope is None:  # a child with fewer tools recalls no more
         agent = msgspec.structs.replace(agent, memory=msgspec.structs.replace(agent.memory, scope="workspace"))
-    events = (_make_queued(agent, state, lineage, place), UserMessage(child.message))
+    queued, version = state.tree.queued, None
+    if is_same and queued is not None:
+        version = queued.version
+    elif not is_same:
+        version = await deps.agents.version(agent.name)
+    events = (_make_queued(agent, state, lineage, place, version), UserMessage(child.message))
     return event, NewChild(origin, events)
 
 
@@ -254,7 +261,9 @@ def _real_path(path: str) -> str:
     return os.path.realpath(os.path.expanduser(path))
 
 
-def _make_queued(agent: AgentSpec, parent: RunState, lineage: Lineage, workspace: Workspace) -> RunQueued:
+def _make_queued(
+    agent: AgentSpec, parent: RunState, lineage: Lineage, workspace: Workspace, version: int | None
+) -> RunQueued:
     above = parent.tree.queued
     assert above is not None, "a run that has started has its run_queued"
     return RunQueued(
@@ -271,6 +280,9 @@ def _make_queued(agent: AgentSpec, parent: RunState, lineage: Lineage, workspace
         metadata=above.metadata,
         trace_parent=above.trace_parent,
         own_deps=above.own_deps,
+        version=version,
+        mode=parent.review.mode,
+        stand_ins=above.stand_ins,
     )
 
 
@@ -361,6 +373,8 @@ def _make_signal(step: AgentTold) -> EventData:
             return RunInterrupted(step.reason)
         case "resume":
             return ResumeRequested()
+        case "mode":
+            return ModeChanged(step.mode)
 
 
 def notify_of_end(end: RunEnd, run: OwnedRun) -> tuple[ChildMessage, ...]:

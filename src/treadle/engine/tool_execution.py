@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from treadle.core.state import RunState
-from treadle.core.tools.plan import OUTCOME_UNKNOWN
+from treadle.core.tools.plan import STARTED_BUT_UNKNOWN
 from treadle.core.tools.search import find_hidden_tools
 from treadle.domain.events import EventData, SecretDenied, SecretUsed, ToolCallError, ToolCallProgress
 from treadle.domain.excerpts import place_excerpt
@@ -19,9 +19,11 @@ from treadle.domain.messages import Image, make_sendable
 from treadle.domain.secret_refs import find_secret_names, resolve_secret_refs
 from treadle.engine.call_failures import CallFailure, describe_exception
 from treadle.engine.deps import ToolDeps
+from treadle.engine.file_watch import open_recorder, watch_files
 from treadle.engine.interruption import Interruption
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.questions import ask_during_call
+from treadle.engine.stand_ins import StandInTool
 from treadle.engine.text_blocks import LiveOutput
 from treadle.engine.tool_preparation import ReadyCall, must_stop_calls
 from treadle.engine.tool_results import PLAIN_FAILURE, finish_call
@@ -103,7 +105,14 @@ class RunningCall:
         logger.info("tool %s of run %s raised:\n%s", self.item.call.name, self._run.origin.run_id, told.rstrip())
 
     async def run_to_end(self) -> tuple[EventData, ...]:
-        """Run the tool within its timeout and return the events that end the call. The last one is its result."""
+        """Run the tool within its timeout and return the events that end the call. The last one is its result.
+
+        Its timeout does not run while the files of its folder are recorded."""
+        async with watch_files(self.item, self._run, self._deps):
+            self._started_at = self._clock.monotonic()
+            return await self._run_to_end()
+
+    async def _run_to_end(self) -> tuple[EventData, ...]:
         limit = Interruption(self._run.worker.timers, None if self._timeout is None else self._time_left)
         name, failure = self.item.call.name, PLAIN_FAILURE
         try:
@@ -176,6 +185,7 @@ class RunningCall:
             load_skill=partial(self._deps.agent_context.load, agent),
             ask=self.ask,
             find_tools=partial(find_hidden_tools, self._run.state.tools),
+            recorder=open_recorder(self.item, self._run, self._deps),
         )
 
     def _workspace(self) -> Path:
@@ -203,7 +213,7 @@ class RunningCall:
     def _resolve_arguments(self) -> Any:
         """Return the arguments with the values of secrets in place of their references."""
         text = self.item.start.arguments
-        if not find_secret_names(text):
+        if isinstance(self.item.tool, StandInTool) or not find_secret_names(text):
             return self.item.arguments
         return self.item.tool.parse(resolve_secret_refs(text, self._reveal))
 
@@ -287,10 +297,10 @@ def _timeout(item: ReadyCall, deps: ToolDeps) -> float | None:
 
 def _make_stopped_error(item: ReadyCall, state: RunState) -> ToolCallError:
     if state.cancelled is not None:
-        kind, why = "cancelled", "The run was cancelled."
+        kind, why = "cancelled", "The run was cancelled"
     elif state.interrupted is not None:
-        kind, why = "interrupted", "It was interrupted."
+        kind, why = "interrupted", "It was interrupted"
     else:
-        kind, why = "interrupted", "The deadline passed."
-    again = "It may be run again." if item.tool.spec.repeatable else OUTCOME_UNKNOWN
-    return ToolCallError(item.call.call_id, item.call.name, kind, f"{why} {again}")
+        kind, why = "interrupted", "The deadline passed"
+    again = ". It may be run again." if item.tool.spec.repeatable else f", {STARTED_BUT_UNKNOWN}"
+    return ToolCallError(item.call.call_id, item.call.name, kind, f"{why}{again}")

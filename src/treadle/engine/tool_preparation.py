@@ -12,6 +12,7 @@ from msgspec import Struct
 from treadle.core.state import RunState
 from treadle.core.tools.conflicts import Batch, PlannedCall
 from treadle.core.tools.ledger import Call
+from treadle.core.tools.modes import PLAN_REASON, presents_plan
 from treadle.core.tools.permissions import Ruling, has_reviewer, permits_everything, rule_on_call
 from treadle.core.tools.plan import make_denied
 from treadle.domain.events import (
@@ -34,6 +35,7 @@ from treadle.engine.call_inspection import assess, assess_subjects, check_fault,
 from treadle.engine.client_calls import find_client_tool, make_client_request
 from treadle.engine.deps import ToolDeps
 from treadle.engine.owned_run import OwnedRun
+from treadle.engine.stand_ins import find_stand_in
 from treadle.engine.tool_hooks import BlockedByHook, run_before_hooks, select_hooks
 from treadle.ports.hooks import HookedCall
 from treadle.ports.tool import Concern, InvalidArguments, Subjects, Tool
@@ -87,9 +89,10 @@ async def _prepare_each(
             await asyncio.sleep(0)  # a reply may have many calls, and other runs go on meanwhile
         try:
             item = await _prepare(call, run, deps)
-            if item.tool.spec.client is not None:
-                raise CallRefused(make_client_request(item.start, item.tool, run))
-            ready.append(item)
+            if item.tool.spec.client is None:
+                ready.append(item)
+            else:
+                refused.append(make_client_request(item.start, item.tool, run))
         except CallRefused as refusal:
             refused += refusal.events
 
@@ -117,6 +120,8 @@ async def _prepare(call: Call, run: OwnedRun, deps: ToolDeps) -> ReadyCall:
     if tool is None:
         text = f"The tool `{call.name}` is no longer available. Continue without it."
         raise CallRefused(ToolCallError(call.call_id, call.name, "failed", text, cause="tool_missing"))
+    if (stand_in := find_stand_in(call, tool, run)) is not None:
+        return _make_ready(call, stand_in, call.use.arguments, call.use.arguments, (), run)
     if call.arguments is not None:  # it was started before, and runs again with the same arguments
         arguments = _parse(call, tool, call.arguments)
         return await _make_approved(call, tool, call.arguments, arguments, call.files, run, deps)
@@ -127,6 +132,8 @@ async def _prepare(call: Call, run: OwnedRun, deps: ToolDeps) -> ReadyCall:
         text, arguments = await _apply_hooks(call, tool, call.use.arguments, run, deps)
         if tool.spec.asks_a_person:
             raise _make_question(call, arguments, run)
+        if _must_approve_plan(tool, arguments, run):
+            raise _make_plan_request(call, text, run)
         subjects = await assess_subjects(call, tool, arguments, run, deps)
         is_cautious = subjects.caution is not None or subjects.concern is not None
         if is_cautious or not permits_everything(run.state, tool.spec):
@@ -268,6 +275,27 @@ def _make_question(call: Call, arguments: Any, run: OwnedRun) -> CallRefused:
         return CallRefused(ToolCallError(call.call_id, call.name, "denied", NO_ONE_TO_ASK, cause="no_user"))
     options = tuple(getattr(arguments, "options", ()) or ())
     return CallRefused(ClarifyRequested(call.call_id, str(arguments.question), options, _compute_expiry(run)))
+
+
+def _must_approve_plan(tool: Tool, arguments: Any, run: OwnedRun) -> bool:
+    """Return whether a call shows a plan that a reviewer must approve. Without a reviewer, it is only shown."""
+    state = run.state
+    is_child = state.lineage is not None
+    return presents_plan(state.review.mode, tool.spec, arguments, is_child=is_child) and has_reviewer(state)
+
+
+def _make_plan_request(call: Call, text: str, run: OwnedRun) -> CallRefused:
+    return CallRefused(
+        ApprovalRequested(
+            approval_id=ApprovalId(run.worker.ids("apr")),
+            call_id=call.call_id,
+            name=call.name,
+            arguments=text,
+            reason=PLAN_REASON,
+            expires_at=_compute_expiry(run),
+            is_plan=True,
+        )
+    )
 
 
 async def _check_permission(

@@ -86,6 +86,8 @@ async def finish_call(
 
 async def finish_client_calls(calls: Sequence[Call], run: OwnedRun, deps: ToolDeps) -> list[EventData]:
     """Return the events that end the calls that the client ran, with the results that it delivered."""
+    if deps.hooks or run.state.agent.hooks:  # hooks may be slow, and the client waits for the commit
+        await run.flush()
     events: list[EventData] = []
     for call in calls:
         tool, asked = find_client_tool(call, run), run.state.review.client_calls[call.call_id]

@@ -1,7 +1,7 @@
 """Agents: their settings, and whether they accept messages."""
 
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +13,9 @@ from treadle.operations.operation import NoParameters, Operation
 from treadle.operations.refusal import Refusal
 from treadle.operations.schemas import Page
 from treadle.ports.accounts import AgentState
+
+if TYPE_CHECKING:
+    from treadle.operations.agent_version_service import Change
 
 
 class AgentView(Struct, frozen=True):
@@ -112,7 +115,7 @@ async def show_agent(context: Context, request: OneAgent) -> AgentView:
 async def create_agent(context: Context, request: CreateAgent) -> AgentView:
     """Create an agent."""
     _spec(request.settings)
-    return await _view(context, context.agents.put(request.settings, new=True))
+    return await _put(context, request.settings, new=True)
 
 
 @CHANGE.handler
@@ -125,15 +128,21 @@ async def change_agent(context: Context, request: ChangeAgent) -> AgentView:
         raise UsageError(
             f"The agent is called `{request.name}`, and its settings say `{name}`: they must be the same."
         )
-    return await _view(context, context.agents.put(request.settings, new=False))
+    with suppress(ConfigError):  # an invalid file has no version
+        await context.versions().current(name)
+    return await _put(context, request.settings, new=False)
 
 
 @DELETE.handler
 async def delete_agent(context: Context, request: OneAgent) -> None:
     """Delete an agent.
 
-    Only its settings are deleted. Its sessions and memories stay."""
+    Only its settings are deleted. Its sessions, its memories and its versions stay: restoring a version creates it
+    again."""
+    with suppress(ConfigError):
+        await context.versions().current(request.name)
     context.agents.delete(request.name)
+    await context.versions().record_deletion(request.name, _change(context))
 
 
 @SET_STATE.handler
@@ -152,6 +161,18 @@ def _spec(settings: dict[str, Any]) -> AgentSpec:
         return msgspec.convert(settings, AgentSpec)
     except msgspec.ValidationError as error:
         raise Refusal(400, "BadRequest", f"the body: {error}") from None
+
+
+async def _put(context: Context, settings: dict[str, Any], *, new: bool) -> AgentView:
+    agent = context.agents.put(settings, new=new)
+    await context.versions().current(agent.name, _change(context))
+    return await _view(context, agent)
+
+
+def _change(context: Context) -> "Change":
+    from treadle.operations.agent_version_service import Change  # not needed to list agents
+
+    return Change(context.resolve_signer(), "api")
 
 
 async def _view(context: Context, agent: AgentSpec) -> AgentView:

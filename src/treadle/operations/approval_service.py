@@ -21,10 +21,12 @@ from treadle.domain.events import (
 )
 from treadle.domain.ids import ApprovalId, RunId
 from treadle.domain.messages import make_sendable, user
+from treadle.domain.modes import ApprovalMode
 from treadle.domain.permissions import ApprovalRule, ConcernKind, is_exact_pattern
 from treadle.domain.tools import ToolSpec
 from treadle.operations.event_factory import DraftFactory
 from treadle.operations.journal_pages import read_latest_step
+from treadle.operations.mode_service import ModeService
 from treadle.ports.approvals import ApprovalRecord, Approvals
 from treadle.ports.journal import Journal, Runs
 from treadle.ports.tool import InvalidArguments, Subjects, Toolbox
@@ -40,6 +42,8 @@ class Answer(Struct, frozen=True):
     note: str = ""
     by: str = ""
     remember: Remember = "once"
+    mode: ApprovalMode | None = None
+    """The mode in which the session continues, with an approval; None: as it is. A plan is left for `ask`."""
 
 
 class ApprovalService:
@@ -51,6 +55,7 @@ class ApprovalService:
         tools: Toolbox,
         vault: Vault,
         drafts: DraftFactory,
+        modes: ModeService,
     ) -> None:
         self._journal = journal
         self._runs = runs
@@ -58,6 +63,7 @@ class ApprovalService:
         self._tools = tools
         self._vault = vault
         self._drafts = drafts
+        self._modes = modes
 
     async def decide(self, approval_id: ApprovalId, answer: Answer) -> int:
         """Decide an approval. Raise InvalidState if it is decided already."""
@@ -79,6 +85,8 @@ class ApprovalService:
             raise UsageError(
                 "The edited arguments contain the value of a secret. Use its reference instead: {{vault:NAME}}."
             )
+        if answer.decision == "approve":
+            await self._change_mode(record, answer)
         decided = ApprovalDecided(
             approval_id=approval_id,
             decision=answer.decision,
@@ -91,6 +99,17 @@ class ApprovalService:
         if sequence is None:
             raise InvalidState(_describe_decision(await self._approvals.find(approval_id)))
         return sequence
+
+    async def _change_mode(self, record: ApprovalRecord, answer: Answer) -> None:
+        """Change the mode of the root's session, before the call runs in it. An approved plan ends plan mode."""
+        request = await self.find_request(record)
+        mode = answer.mode or ("ask" if request is not None and request.is_plan else None)
+        if mode is None:
+            return
+        root = await self._runs.record(record.origin.run_id)
+        while root.origin.parent_run_id is not None:
+            root = await self._runs.record(root.origin.parent_run_id)
+        await self._modes.change(root.origin.session_id, mode, answer.by)
 
     async def answer(self, run_id: RunId, call_id: str, text: str, by: str = "") -> int:
         """Answer a question of an agent. Raise InvalidState if it is answered already."""
@@ -133,7 +152,7 @@ class ApprovalService:
 
     async def find_destruction(self, record: ApprovalRecord) -> str | None:
         """Return what the call of a pending approval would destroy, or None."""
-        request = await self._find_request(record)
+        request = await self.find_request(record)
         return None if request is None else request.destructive
 
     async def _check_remembered(self, record: ApprovalRecord) -> None:
@@ -152,10 +171,10 @@ class ApprovalService:
 
     async def find_concern(self, approval_id: ApprovalId) -> ConcernKind | None:
         """Return what the tool found on this machine that needs a reviewer, or None."""
-        request = await self._find_request(await self._approvals.find(approval_id))
+        request = await self.find_request(await self._approvals.find(approval_id))
         return None if request is None else request.concern
 
-    async def _find_request(self, record: ApprovalRecord) -> ApprovalRequested | None:
+    async def find_request(self, record: ApprovalRecord) -> ApprovalRequested | None:
         """Return the request of a pending approval. It belongs to the latest step of its run."""
         run = await self._runs.record(record.origin.run_id)
         for event in await read_latest_step(self._journal, record.origin.run_id, run.sequence):

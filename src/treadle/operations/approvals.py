@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 from treadle.domain.errors import UsageError
 from treadle.domain.events import Decision, Remember
 from treadle.domain.ids import AgentId, ApprovalId, RunId, SessionId
+from treadle.domain.modes import ApprovalMode
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.workspaces import Workspace
 from treadle.operations.context import Context
@@ -50,8 +51,14 @@ class ApprovalView(Struct, frozen=True):
     decision: Literal["approve", "deny", "expired"] | None
     owner: UserId = LOCAL_USER
     """The user that its run is for."""
+    agent: str = ""
+    """The name of its agent."""
+    summary: str = ""
+    """The beginning of the message that the run answers."""
     destructive: str | None = None
     """What the call would destroy. It can be approved only once."""
+    is_plan: bool = False
+    """The call shows a plan: its approval ends plan mode."""
     workspace: Workspace | None = None
     """The folder in which its run works, and its workspace. Null: it is not known, or the caller is not an
     administrator."""
@@ -77,6 +84,8 @@ class DecideApproval(Struct, frozen=True, forbid_unknown_fields=True):
     """Run it with these arguments instead."""
     note: Annotated[str, Meta(max_length=10_000)] = ""
     remember: Remember = "once"
+    mode: ApprovalMode | None = None
+    """The mode in which the session continues, with an approval. Null: as it is; after a plan, `ask`."""
     by: Annotated[str, Meta(max_length=200)] = ""
     """Who decides; by default, the caller."""
 
@@ -86,6 +95,7 @@ LIST = Operation(
     "GET",
     "/v1/approvals",
     scope="read",
+    also="approve",
     request=ListApprovals,
     response=Page[ApprovalView],
     errors=(404,),
@@ -95,6 +105,7 @@ SHOW = Operation(
     "GET",
     "/v1/approvals/{approval_id}",
     scope="read",
+    also="approve",
     request=ShowApproval,
     response=ApprovalView,
     errors=(404,),
@@ -134,7 +145,15 @@ async def decide_approval(context: Context, request: DecideApproval) -> Delivere
     record = await context.visible_approval(request.approval_id)
     await context.addressed_run(record.origin.run_id)
     edited = None if request.arguments is None else msgspec.json.encode(request.arguments).decode()
-    answer = Answer(request.decision, edited, request.note, context.resolve_signer(request.by), request.remember)
+    by = context.resolve_signer(request.by)
+    answer = Answer(
+        decision=request.decision,
+        arguments=edited,
+        note=request.note,
+        by=by,
+        remember=request.remember,
+        mode=request.mode,
+    )
     return Delivered(await context.service.decide(record.approval_id, answer))
 
 
@@ -151,12 +170,14 @@ def decision_of(approval_id: ApprovalId, answer: "Answer") -> DecideApproval:
         arguments=arguments,
         note=answer.note,
         remember=answer.remember,
+        mode=answer.mode,
         by=answer.by,
     )
 
 
 async def _make_view(context: Context, record: ApprovalRecord) -> ApprovalView:
     origin, is_pending = record.origin, record.decision is None
+    request = await context.service.approval_service.find_request(record) if is_pending else None
     return ApprovalView(
         approval_id=record.approval_id,
         run_id=origin.run_id,
@@ -171,7 +192,10 @@ async def _make_view(context: Context, record: ApprovalRecord) -> ApprovalView:
         requested_at=moment(record.requested_at),
         expires_at=maybe(record.expires_at),
         decision=record.decision,
+        agent=record.agent,
+        summary=record.message,
         owner=record.owner,
-        destructive=await context.service.approval_service.find_destruction(record) if is_pending else None,
+        destructive=None if request is None else request.destructive,
+        is_plan=request is not None and request.is_plan,
         workspace=show_workspace(record.workspace, context.principal),
     )

@@ -1,14 +1,17 @@
 """Calls of tools that the sender of a message runs itself: which are open, and the delivery of their results."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 
 import msgspec
 
 from treadle.domain.envelope import Event
-from treadle.domain.errors import InvalidState, SizeLimitExceeded, UnknownCall
+from treadle.domain.errors import Fenced, InvalidState, SizeLimitExceeded, UnknownCall
 from treadle.domain.events import (
     ClientCallRequested,
     ClientResult,
+    RunQueued,
     RunWaiting,
     StepStart,
     ToolCallEnd,
@@ -17,6 +20,8 @@ from treadle.domain.events import (
 from treadle.domain.ids import RunId, TokenId
 from treadle.domain.limits import MAX_RESULT_CHARACTERS, MAX_RESULT_IMAGES
 from treadle.domain.messages import make_sendable
+from treadle.engine.client_wait import make_result_key
+from treadle.engine.event_hub import ClientWait
 from treadle.operations.event_factory import DraftFactory
 from treadle.operations.journal_pages import read_latest_step, read_queued, read_stored_events
 from treadle.operations.refusal import Refusal
@@ -29,8 +34,11 @@ REMEMBERED_RUNS = 1000
 
 
 class ClientCallService:
-    def __init__(self, journal: Journal, vault: Vault, drafts: DraftFactory) -> None:
+    def __init__(
+        self, journal: Journal, vault: Vault, drafts: DraftFactory, waits: Mapping[RunId, ClientWait]
+    ) -> None:
         self._journal = journal
+        self._waits = waits
         self._vault = vault
         self._drafts = drafts
         self._tokens: dict[RunId, tuple[TokenId | None, bool]] = {}
@@ -46,21 +54,41 @@ class ClientCallService:
             return ()
         return _find_open(events)
 
+    def find_queued(self, run_id: RunId) -> RunQueued | None:
+        """Return how a run was queued if it waits for its client in this process, or did a moment ago."""
+        waiting = self._waits.get(run_id)
+        return None if waiting is None else waiting.queued
+
+    async def deliver_here(self, run_id: RunId, result: ClientResult, token: TokenId | None) -> int | None:
+        """Deliver the result of a call to the run that waits for it in this process, and return the sequence of the
+        event. Return None if none does: then `deliver` says what becomes of the result."""
+        waiting = self._waits.get(run_id)
+        if waiting is None or waiting.queued is None or waiting.queued.token != token:
+            return None
+        return await waiting.receive(result.call_id, partial(self._drafts.make, self._clean(result)))
+
     async def deliver(self, run: RunRecord, result: ClientResult, token: TokenId | None) -> int:
         """Deliver the result of a call and return the sequence of the event. The same result again is accepted.
 
         Raise UnknownCall if the client was not asked to run it, a refusal if another client was, and InvalidState
         if the run has another result or no longer waits for one."""
-        result, run_id = self._clean(result), run.origin.run_id
+        run_id = run.origin.run_id
+        if (sequence := await self.deliver_here(run_id, result, token)) is not None:
+            return sequence
+        result = self._clean(result)
         if not await self._is_by(token, run_id):
             raise Refusal(403, "Forbidden", f"Only the client that brought its tools to {run_id} delivers results.")
-        open_calls = () if run.outcome is not None else _find_open(await self._read_step(run))
-        if not any(asked.call_id == result.call_id for asked in open_calls):
-            return await self._find_same(run_id, result)
         made = self._drafts.make(result)
-        sequence = await self._journal.deliver(run_id, made, f"result/{result.call_id}")
-        if sequence is None:
-            raise _closed(run_id, result.call_id)
+        sequence = None
+        while sequence is None:
+            events: Sequence[Event] = [] if run.outcome is not None else await self._read_step(run)
+            if not any(asked.call_id == result.call_id for asked in _find_open(events)):
+                return await self._find_same(run_id, result)
+            key = make_result_key(result.call_id)
+            with suppress(Fenced):  # something happened since: the call may have expired
+                sequence = await self._journal.deliver(run_id, made, key, events[-1].sequence)
+                if sequence is None:
+                    raise _closed(run_id, result.call_id)
         [stored] = await self._journal.read(run_id, sequence - 1, 1)
         if stored.event_id != made.event_id and stored.data != result:
             raise _other_result(run_id, result.call_id)

@@ -61,7 +61,7 @@ async def deliver_result(context: Context, request: DeliverResult) -> Delivered:
 
     Only the token that brought the tool may do so. A result is final: the same one again is accepted, another is
     refused."""
-    record = await context.addressed_run(request.run_id)
+    run_id, service, token = request.run_id, context.service.client_calls, context.principal.token_id
     parts = list(map(make_part, request.attachments))
     result = ClientResult(
         call_id=request.call_id,
@@ -69,4 +69,9 @@ async def deliver_result(context: Context, request: DeliverResult) -> Delivered:
         is_error=request.is_error,
         images=tuple(part for part in parts if isinstance(part, Image)),
     )
-    return Delivered(await context.service.client_calls.deliver(record, result, context.principal.token_id))
+    queued, sequence = service.find_queued(run_id), None
+    if queued is not None and context.addresses(queued.agent.name, queued.user):
+        sequence = await service.deliver_here(run_id, result, token)
+    if sequence is None:
+        sequence = await service.deliver(await context.addressed_run(run_id), result, token)
+    return Delivered(sequence)

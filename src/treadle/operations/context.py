@@ -4,6 +4,7 @@ What a caller may not see does not exist for that caller: each lookup here raise
 is hidden, deleted or was never there."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
     from treadle.domain.agents import AgentSpec
     from treadle.domain.events import EventData
     from treadle.domain.messages import Image
+    from treadle.operations.agent_version_service import AgentVersionService
     from treadle.operations.automation import Automation
     from treadle.operations.channel_manager import ChannelManager
     from treadle.operations.mcp_status import McpStatus
     from treadle.operations.memory_service import MemoryService
     from treadle.operations.readiness import Readiness
+    from treadle.operations.requested_run import ChosenAgent
     from treadle.operations.retention import RetentionService
     from treadle.operations.service import LocalService
     from treadle.operations.sign_in_service import SignInService
@@ -31,10 +34,14 @@ if TYPE_CHECKING:
     from treadle.operations.system_facts import ProcessView, SystemFacts
     from treadle.operations.token_service import TokenService
     from treadle.ports.access import IdempotencyStore
+    from treadle.ports.agent_files import AgentFiles
     from treadle.ports.approvals import ApprovalRecord
+    from treadle.ports.evaluations import Evaluations
+    from treadle.ports.file_versions import FileVersions
     from treadle.ports.journal import RunRecord
     from treadle.ports.model import ModelRequest
     from treadle.ports.overview import Overview
+    from treadle.ports.sandbox import Finished
     from treadle.ports.sessions import SessionCatalog, SessionRecord
     from treadle.ports.vault import Vault
 
@@ -62,24 +69,6 @@ class NoMetrics:
 
     def render(self, agents: Sequence[str] | None = None) -> bytes:
         return b""
-
-
-class AgentFiles(Protocol):
-    """The agents of a home, each a file."""
-
-    def names(self) -> Sequence[str]: ...
-
-    def find(self, name: str) -> "AgentSpec": ...
-
-    def put(self, settings: dict[str, Any], *, new: bool) -> "AgentSpec":
-        """Write the settings of an agent. Raises ConfigError for settings that an agent cannot have."""
-        ...
-
-    def delete(self, name: str) -> None: ...
-
-    def changed_at(self, name: str) -> float:
-        """Return when the file of an agent was last changed."""
-        ...
 
 
 class SecretUse(Protocol):
@@ -155,8 +144,13 @@ class Context:
     """Return the settings of the home that are in use, without secrets."""
     requests: "IdempotencyStore" = _ABSENT
     retention: "RetentionService" = _ABSENT
+    file_versions: "Callable[[], FileVersions]" = _ABSENT
     automation: "Callable[[], Automation]" = _ABSENT
-    agents: AgentFiles = _ABSENT
+    agents: "AgentFiles" = _ABSENT
+    versions: "Callable[[], AgentVersionService]" = _ABSENT
+    evaluations: "Callable[[], Evaluations]" = _ABSENT
+    watch_definitions: "Callable[[], AbstractAsyncContextManager[None]]" = nullcontext
+    """Notices edited agents while the context manager is entered."""
     secrets: SecretStore = _ABSENT
     reload_secrets: Callable[[], None] = lambda: None
     """Let this process redact a secret that was just stored. Others notice it within moments."""
@@ -172,6 +166,8 @@ class Context:
     """Return the body of a request in a wire format."""
     fetch_image: "Callable[[str, int], Awaitable[Image]]" = _ABSENT
     """Return the image at a URL of the public internet, of at most this many bytes. Raises ToolError."""
+    run_command: "Callable[[AgentSpec, str, float], Awaitable[Finished]]" = _ABSENT
+    """Run a command in the workspace of an agent for its user, for at most so many seconds. Raises CommandError."""
     mcp: "McpStatus" = _ABSENT
     channels: "Callable[[], ChannelManager]" = _ABSENT
     home: "Path | None" = None
@@ -229,6 +225,10 @@ class Context:
         if not self._addresses(record.owner):
             raise unknown_run(run_id)
         return record
+
+    def addresses(self, agent: str, owner: str) -> bool:
+        """Return whether `addressed_run` returns a run of this agent and owner."""
+        return self._sees(agent, owner) and self._addresses(owner)
 
     def refuse_anonymous(self) -> None:
         """Raise UsageError if the caller serves several people and names none of them."""
@@ -308,6 +308,17 @@ class Context:
                 return self.agents.find(name)
         except UnknownAgent:
             pass
+        raise UnknownAgent(f"No agent is called `{name}`.")
+
+    async def choose_agent(self, reference: str) -> "ChosenAgent":
+        """Return the agent that a text such as `NAME`, `NAME@7` or `NAME@candidate` names, with its version."""
+        from treadle.operations.requested_run import ChosenAgent  # not needed to look at runs
+
+        name, mark, _ = reference.partition("@")
+        if not mark:
+            return ChosenAgent(self.visible_agent(name))
+        if self.principal.sees(name):
+            return await self.versions().choose(reference)
         raise UnknownAgent(f"No agent is called `{name}`.")
 
     async def known_agent(self, name: str) -> str:

@@ -17,6 +17,7 @@ from treadle.domain.events import EventData, LlmRequest, RunForked, RunQueued, U
 from treadle.domain.ids import AgentId, RunId, SessionId, TokenId
 from treadle.domain.labels import inherit_tags
 from treadle.domain.messages import Image, Message, Text, user
+from treadle.domain.modes import copy_mode
 from treadle.domain.permissions import Asker
 from treadle.domain.quotas import Quotas
 from treadle.engine.run_history import load_run_history
@@ -41,6 +42,8 @@ class Fork(Struct, frozen=True):
     """At the first step it replaces the original message; later it follows the results."""
     agent: AgentSpec | None = None
     """None: the agent of the old run, with all restrictions that its ancestors imposed."""
+    version: int | None = None
+    """The version of `agent`; None: the current one."""
     key: str | None = None
     """An idempotency key: the same key returns the same run."""
     asker: Asker | None = None
@@ -66,6 +69,7 @@ class ForkService:
         agent_id: Callable[[str], Awaitable[AgentId]],
         credits_per_dollar: float,
         identify: WorkspaceIdentifier,
+        find_version: Callable[[str, int | None], Awaitable[int | None]],
     ) -> None:
         self._journal = journal
         self._runs = runs
@@ -76,6 +80,7 @@ class ForkService:
         self._agent_id = agent_id
         self._credits_per_dollar = credits_per_dollar
         self._identify = identify
+        self._find_version = find_version
 
     async def fork(self, fork: Fork) -> Ticket:
         """Queue the new run in a session of its own. The old run is only read.
@@ -104,6 +109,10 @@ class ForkService:
             metadata=point.queued.metadata,
             own_deps=point.queued.own_deps or fork.own_deps,
             client_tools=point.queued.client_tools if fork.token == point.queued.token else (),
+            version=point.queued.version
+            if fork.agent is None
+            else await self._find_version(fork.agent.name, fork.version),
+            mode=copy_mode(point.queued.mode),
         )
         messages = ()
         if start.message is not None:

@@ -66,6 +66,7 @@ class Operation(Generic[Q, R]):
         path: str,
         *,
         scope: Scope | None,
+        also: Scope | None = None,
         request: type[Q],
         response: type[R],
         errors: tuple[int, ...] = (),
@@ -89,6 +90,8 @@ class Operation(Generic[Q, R]):
         self.path = path
         self.scope: Scope | None = scope
         """None: the request carries its own proof, such as a signature."""
+        self.scopes: tuple[Scope, ...] = tuple(each for each in (scope, also) if each is not None)
+        """Any of them is enough."""
         self.request = request
         self.response = response
         self.errors = errors

@@ -4,9 +4,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from treadle.domain.modes import describe_mode, is_wider
+
 if TYPE_CHECKING:
     from treadle.domain.access import Principal
     from treadle.domain.agents import AgentSpec
+    from treadle.domain.modes import ApprovalMode
     from treadle.domain.workspaces import Workspace
 
 
@@ -42,6 +45,17 @@ def show_workspace(workspace: "Workspace", principal: "Principal") -> "Workspace
     """Return a workspace as a caller may see it: None if it is unknown, or if the caller may not see the folders of
     the machine."""
     return workspace if workspace.folder and principal.may("admin") else None
+
+
+def refuse_wider_mode(mode: "ApprovalMode | None", current: "ApprovalMode | None", principal: "Principal") -> None:
+    """Raise a refusal if a caller that may not approve widens the mode of a session."""
+    if is_wider(mode, current) and not principal.may("approve"):
+        raise Refusal(
+            403,
+            "ModeNotAllowed",
+            f"The mode `{describe_mode(mode)}` lets the agent do more without asking, which requires the scope "
+            "`approve`. Keep the mode, or ask a reviewer to change it.",
+        )
 
 
 def refuse_other_model(model: str, agent: "AgentSpec") -> None:

@@ -6,20 +6,26 @@ from typing import Any, cast
 from treadle.operations.operation import Operation
 
 ENTITIES: dict[str, tuple[str, ...]] = {
-    "agents": ("agents",),
+    "agents": ("agents", "agent_versions"),
     "runs": (
         "runs",
         "run_start",
         "run_control",
         "client_calls",
         "run_inspection",
+        "file_changes",
+        "context_use",
         "replays",
         "event_lines",
         "transcripts",
     ),
+    "feedback": ("feedback",),
+    "evaluations": ("evaluations",),
+    "overview": ("overview",),
     "events": ("event_streams",),
     "tickets": ("stream_tickets",),
     "approvals": ("approvals",),
+    "questions": ("questions",),
     "sessions": ("sessions", "transcripts"),
     "search": ("search",),
     "memory": ("memories",),
@@ -34,7 +40,7 @@ ENTITIES: dict[str, tuple[str, ...]] = {
     "mcp": ("mcp_servers",),
     "channels": ("channels",),
     "dashboard": ("dashboard",),
-    "local": ("run_start", "local_admin"),
+    "local": ("run_start", "local_admin", "user_commands", "evaluations"),
 }
 """The modules of each entity, in `treadle.operations`."""
 

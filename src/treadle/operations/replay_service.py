@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import AskUsage, UndoSession
 from treadle.domain.envelope import Event
 from treadle.domain.events import CommandObeyed, RunEnd, RunQueued
@@ -24,15 +25,34 @@ MAX_EARLIER_RUNS = 20
 
 
 async def replay_stored_run(
-    run_id: RunId, journal: Journal, sessions: Sessions, approvals: Approvals, tools: Toolbox
+    run_id: RunId,
+    journal: Journal,
+    sessions: Sessions,
+    approvals: Approvals,
+    tools: Toolbox,
+    agent: AgentSpec | None = None,
 ) -> Replayed:
-    """Return the replay of a run. Earlier runs of the session are read only if they may explain a divergence."""
+    """Return the replay of a run, with the settings of `agent` if it is given. Earlier runs of the session are read
+    only if they may explain a divergence."""
     record = await read_recorded_run(run_id, journal, sessions, approvals)
+    if agent is not None:
+        record = use_agent(record, agent)
     found = await asyncio.to_thread(replay, record, tools)
     if found.divergence is None:
         return found
     record = await add_earlier_runs(record, journal, sessions)
     return await asyncio.to_thread(replay, record, tools) if record.earlier else found
+
+
+def use_agent(recorded: Recorded, agent: AgentSpec) -> Recorded:
+    """Return the record of a run as if it had been queued with these settings. It works in the same folder."""
+    first, *others = recorded.events
+    queued = first.data
+    assert isinstance(queued, RunQueued), f"the first event of {first.run_id} is {first.type}"
+    agent = msgspec.structs.replace(agent, workspace=queued.agent.workspace)
+    changed = msgspec.structs.replace(queued, agent=agent)
+    event = msgspec.structs.replace(first, data=changed, raw=msgspec.json.encode(changed))
+    return msgspec.structs.replace(recorded, events=(event, *others))
 
 
 async def add_earlier_runs(record: Recorded, journal: Journal, sessions: Sessions) -> Recorded:

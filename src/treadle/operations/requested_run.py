@@ -7,9 +7,10 @@ from msgspec import Struct
 from treadle.domain.agents import AgentSpec
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Message
+from treadle.domain.modes import ApprovalMode
 from treadle.domain.permissions import Asker
 from treadle.domain.runs import RunPart
-from treadle.domain.tools import ClientTool, ToolChoice
+from treadle.domain.tools import ClientTool, StandIns, ToolChoice
 from treadle.domain.users import LOCAL_USER, UserId
 
 
@@ -22,6 +23,13 @@ class Overrides(Struct, frozen=True, forbid_unknown_fields=True):
     cost: float | None = None
     tools: tuple[str, ...] | None = None
     output: dict[str, Any] | None = None
+
+
+class ChosenAgent(Struct, frozen=True):
+    """An agent as a caller has named it. The version is None if the caller has named none."""
+
+    spec: AgentSpec
+    version: int | None = None
 
 
 class RequestedRun(Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,5 +75,11 @@ class RequestedRun(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether the model may, must or must not call tools. That it must applies to the first step."""
     client_tools: tuple[ClientTool, ...] = ()
     """Tools that the sender runs itself."""
+    version: int | None = None
+    """The version of the agent. None: the current one. 0: it has none, because a program defines it."""
+    mode: ApprovalMode | None = None
+    """The mode of the session from this message on; None: as it is."""
+    stand_ins: StandIns | None = None
+    """Recorded results in place of those of tools. None: the tools run."""
     after_current: bool = False
     """It always starts a run of its own, after those of the session, even if a run of the session waits."""

@@ -1,12 +1,18 @@
 """Retention: deleting one session, and pruning sessions that have been idle for long."""
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from treadle.domain.ids import SessionId
+from treadle.domain.errors import Unknown
+from treadle.domain.ids import RunId, SessionId
 from treadle.ports.clock import Clock
 from treadle.ports.deletion import Deletions, IdleSession, Tombstone
+from treadle.ports.journal import Runs
+
+if TYPE_CHECKING:
+    from treadle.ports.file_versions import FileVersions
 
 SESSIONS_AT_ONCE = 50
 EVENTS_AT_ONCE = 20_000
@@ -21,6 +27,23 @@ Keep = Callable[[Sequence[SessionId]], Awaitable[None]]
 
 async def keep_nothing(session_ids: Sequence[SessionId]) -> None:
     """Archive nothing."""
+
+
+async def _sweep_nothing() -> None:
+    """Delete no versions of files."""
+
+
+def make_file_sweep(files: "Callable[[], FileVersions]", runs: Runs) -> Callable[[], Awaitable[None]]:
+    """Return what deletes the versions of files that only deleted runs have."""
+
+    async def exists(run_id: RunId) -> bool:
+        try:
+            await runs.record(run_id)
+        except Unknown:
+            return False
+        return True
+
+    return lambda: files().sweep(exists)
 
 
 class Deleted(Struct, frozen=True):
@@ -43,16 +66,25 @@ class Pruned(Struct, frozen=True):
 class RetentionService:
     """Deletes sessions permanently, in the process that owns the database."""
 
-    def __init__(self, deletions: Deletions, clock: Clock, keep: Keep = keep_nothing) -> None:
+    def __init__(
+        self,
+        deletions: Deletions,
+        clock: Clock,
+        keep: Keep = keep_nothing,
+        sweep_files: Callable[[], Awaitable[None]] = _sweep_nothing,
+    ) -> None:
         self._deletions = deletions
         self._clock = clock
         self._keep = keep
+        self._sweep_files = sweep_files
+        """Deletes the versions of files that only deleted runs have."""
 
     async def delete_session(self, session_id: SessionId, by: str) -> Deleted:
         """Delete a session and everything that came from it. A tombstone without content remains."""
         recalled = await self._deletions.find_recalling_sessions(session_id)
         buried = await self._deletions.delete(session_id, by)
         await self._deletions.clear(self._clock.now() - REQUESTS_KEPT_SECONDS)
+        await self._sweep_files()
         gone = {tombstone.session_id for tombstone in buried}
         return Deleted(tuple(buried), tuple(other for other in recalled if other not in gone))
 
@@ -79,6 +111,7 @@ class RetentionService:
             await self._keep(part)
             buried += await self._deletions.prune(part, before, by)
         requests = await self._deletions.clear(self._clock.now() - REQUESTS_KEPT_SECONDS)
+        await self._sweep_files()
         return Pruned(
             len(buried),
             sum(tombstone.runs for tombstone in buried),

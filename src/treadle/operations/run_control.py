@@ -187,8 +187,10 @@ async def fork_run(context: Context, request: ForkRun) -> Accepted:
     from treadle.operations.forks import Fork  # which imports the engine
 
     record, principal = await _forkable_run(context, request.run_id), context.principal
+    version = None
     if request.agent is not None:
-        agent = context.visible_agent(request.agent)
+        chosen = await context.choose_agent(request.agent)
+        agent, version = chosen.spec, chosen.version
     else:
         agent = await _agent_for_fork(context, record)
     if request.model is not None and not principal.may("admin"):
@@ -200,6 +202,7 @@ async def fork_run(context: Context, request: ForkRun) -> Accepted:
             model=request.model,
             message=request.message,
             agent=agent,
+            version=version,
             key=context.key,
             asker=context.asker,
             token=principal.token_id,

@@ -1,8 +1,9 @@
-"""The differences between two runs: their agents, the first step that differs, and their results. All of it is
+"""The differences between two runs: their agents, what each step got and did, and their results. All of it is
 derived from their journals."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from itertools import zip_longest
+from typing import Any, NamedTuple, cast
 
 import msgspec
 from msgspec import Struct
@@ -10,7 +11,17 @@ from msgspec import Struct
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState
-from treadle.domain.events import ModelResolved, RunEnd, RunForked, RunQueued, UserMessage
+from treadle.domain.events import (
+    ClarifyAnswered,
+    MemoryRecalled,
+    MessageSteered,
+    ModelResolved,
+    RunEnd,
+    RunForked,
+    RunQueued,
+    StepStart,
+    UserMessage,
+)
 from treadle.domain.ids import RunId
 from treadle.domain.runs import Metrics, OutcomeKind
 from treadle.operations.operation import OperationClient
@@ -40,8 +51,8 @@ class Compared(Struct, frozen=True):
     metrics: Metrics
 
 
-class Parting(Struct, frozen=True):
-    """The first step at which they differ, by its number in each; null: one of them has no such step."""
+class StepDiff(Struct, frozen=True):
+    """A step that differs, by its number in each run; null: one of them has no such step."""
 
     a: int | None
     b: int | None
@@ -56,9 +67,9 @@ class RunDiff(Struct, frozen=True):
     forked: str
     """Which of them is a fork of the other, and from which step; empty: neither."""
     same_steps: int
-    """From where their steps are held against each other."""
-    parting: Parting | None
-    """Null: every step is the same."""
+    """Number of steps before the first that differs."""
+    steps: tuple[StepDiff, ...]
+    """The steps that differ, in order."""
     outcome: tuple[Differs, ...]
 
 
@@ -76,8 +87,9 @@ def compare_journals(a: Sequence[Event], b: Sequence[Event]) -> RunDiff:
     """Compare two runs by their stored events."""
     one, other = _summarize_run(a), _summarize_run(b)
     forked, skip_a, skip_b = _find_fork(a, b)
-    steps_a, steps_b = build_run_steps(a).steps[skip_a:], build_run_steps(b).steps[skip_b:]
-    same, parting = _find_parting(steps_a, steps_b)
+    steps = list(_pair_steps(_list_steps(a)[skip_a:], _list_steps(b)[skip_b:]))
+    differing = tuple([each for each in steps if each.differs])
+    same = next((index for index, each in enumerate(steps) if each.differs), len(steps))
     ends = tuple(_compare_fields(("outcome", one.outcome, other.outcome), ("text", one.text, other.text)))
     return RunDiff(
         a=one,
@@ -85,7 +97,7 @@ def compare_journals(a: Sequence[Event], b: Sequence[Event]) -> RunDiff:
         agent=tuple(_compare_agents(_spec(a), _spec(b))),
         forked=forked,
         same_steps=same,
-        parting=parting,
+        steps=differing,
         outcome=ends,
     )
 
@@ -150,40 +162,64 @@ def _compare_fields(*pairs: tuple[str, Any, Any]) -> Iterator[Differs]:
             yield Differs(what, a, b)
 
 
-def _find_parting(a: Sequence[StepRecord], b: Sequence[StepRecord]) -> tuple[int, Parting | None]:
-    """Return how many steps are the same, and the first difference after them."""
-    for index in range(max(len(a), len(b))):
-        one = a[index] if index < len(a) else None
-        other = b[index] if index < len(b) else None
-        differs = tuple(_compare_steps(one, other))
-        if differs:
-            numbers = [None if step is None else step.number for step in (one, other)]
-            return index, Parting(numbers[0], numbers[1], differs)
-    return len(a), None
+class _Step(NamedTuple):
+    """A step, and what the model was given since the step before."""
+
+    record: StepRecord
+    input: str
 
 
-def _compare_steps(one: StepRecord | None, other: StepRecord | None) -> Iterator[Differs]:
+def _list_steps(events: Sequence[Event]) -> list[_Step]:
+    given: dict[int, list[str]] = {}
+    texts: list[str] = []
+    for event in events:
+        match event.data:
+            case UserMessage(message=message) | MessageSteered(message=message):
+                texts.append(message.text)
+            case RunForked(asked=text) | MemoryRecalled(section=text) | ClarifyAnswered(text=text):
+                texts.append(text)
+            case StepStart(step=number):
+                given[number], texts = texts, []
+            case _:
+                pass
+    return [
+        _Step(record, "\n\n".join(filter(None, given.get(record.number, ()))))
+        for record in build_run_steps(events).steps
+    ]
+
+
+def _pair_steps(a: Sequence[_Step], b: Sequence[_Step]) -> Iterator[StepDiff]:
+    for one, other in zip_longest(a, b):
+        numbers = [None if step is None else step.record.number for step in (one, other)]
+        yield StepDiff(numbers[0], numbers[1], tuple(_compare_steps(one, other)))
+
+
+def _compare_steps(one: _Step | None, other: _Step | None) -> Iterator[Differs]:
     if one is None or other is None:
         yield Differs("step", _describe_step(one), _describe_step(other))
         return
+    yield from _compare_fields(("input", one.input, other.input))
+    yield from _compare_records(one.record, other.record)
+
+
+def _compare_records(one: StepRecord, other: StepRecord) -> Iterator[Differs]:
     yield from _compare_fields(
         ("model", f"{one.provider}/{one.model}", f"{other.provider}/{other.model}"),
+        ("thinking", one.reasoning, other.reasoning),
         ("text", one.text, other.text),
         ("stop", one.stop, other.stop),
     )
-    for index in range(max(len(one.calls), len(other.calls))):
-        here = one.calls[index] if index < len(one.calls) else None
-        there = other.calls[index] if index < len(other.calls) else None
+    for index, (here, there) in enumerate(zip_longest(one.calls, other.calls)):
         yield from _compare_fields(
             (f"call {index + 1}", _describe_call(here), _describe_call(there)),
             (f"result {index + 1}", _describe_result(here), _describe_result(there)),
         )
 
 
-def _describe_step(step: StepRecord | None) -> str | None:
+def _describe_step(step: _Step | None) -> str | None:
     if step is None:
         return None
-    return step.text or ", ".join(filter(None, map(_describe_call, step.calls)))
+    return step.record.text or ", ".join(filter(None, map(_describe_call, step.record.calls)))
 
 
 def _describe_call(call: CallRecord | None) -> str | None:

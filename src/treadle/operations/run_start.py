@@ -10,10 +10,12 @@ from msgspec import Meta, Struct
 
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import user
+from treadle.domain.modes import ApprovalMode
 from treadle.domain.tools import ClientTool
 from treadle.operations.attachments import Attachments, make_part
 from treadle.operations.context import Context
 from treadle.operations.operation import LocalCaller, Operation
+from treadle.operations.refusal import refuse_wider_mode
 from treadle.operations.requested_run import Overrides, RequestedRun
 from treadle.operations.runs import RunDetail, Wait, run_detail, wait_for_end
 from treadle.operations.schemas import ClientTools, FirstSaid, Metadata, ServedUser, SessionName, Tags, Ticket
@@ -52,11 +54,15 @@ class NewRun(Struct, frozen=True, forbid_unknown_fields=True):
     tags: Tags = ()
     metadata: Metadata = {}
     client_tools: ClientTools = ()
+    mode: Annotated[
+        ApprovalMode | None,
+        Meta(description="The mode of the session from this message on. Null: as it is."),
+    ] = None
 
 
 class StartRun(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
-    """The agent."""
+    """The agent: `NAME`, or `NAME@VERSION` with a number or a label."""
     run: NewRun
     wait: Wait | None = None
 
@@ -99,7 +105,8 @@ async def start_run(context: Context, request: StartRun) -> Accepted | RunDetail
     Start a run, or send a message to the run that waits in the session. With `wait`, respond when the run has ended
     (200) or when that time is over (202), with the state of the run and what it waits for."""
     new, context = request.run, context.for_user(request.run.user)
-    agent, overrides, principal = context.visible_agent(request.name), new.overrides, context.principal
+    chosen = await context.choose_agent(request.name)
+    agent, overrides, principal = chosen.spec, new.overrides, context.principal
     session = None if new.session_id is None else await context.open_session(new.session_id)
     if overrides is not None:
         from treadle.operations.overrides import apply_permitted_overrides  # few runs have some
@@ -121,7 +128,12 @@ async def start_run(context: Context, request: StartRun) -> Accepted | RunDetail
         metadata=new.metadata,
         client_tools=tuple([ClientTool(each.name, each.description, each.schema) for each in new.client_tools]),
         after_current=new.after_current,
+        version=chosen.version,
+        mode=new.mode,
     )
+    if new.mode is not None:
+        known = None if session is None else await context.sessions.basics(session)
+        refuse_wider_mode(new.mode, None if known is None else known.mode, principal)
     ticket = await submit(context, run)
     seconds = new.wait if request.wait is None else request.wait
     if not seconds:

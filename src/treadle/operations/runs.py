@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from treadle.domain.commands import format_command
 from treadle.domain.envelope import Origin, to_json
@@ -28,7 +29,7 @@ from treadle.operations.context import Context
 from treadle.operations.operation import Operation
 from treadle.operations.run_records import RunSteps, build_run_steps
 from treadle.operations.schemas import Cursor, Limit, Page, WantedMetadata, WantedTags, WantedUser, maybe, moment
-from treadle.ports.journal import RunFilter, RunRecord
+from treadle.ports.journal import RunFilter, RunOrder, RunRecord, RunSums
 
 LONGEST_WAIT = 600
 FIRST_EVENTS = 8
@@ -83,10 +84,21 @@ class RunView(Struct, frozen=True):
     summary: str = ""
     """The beginning of the message that it answers."""
     cost: float | None = None
-    """Dollars; null until it has ended. So are the others."""
+    """Dollars. While the run is in progress, this, the tokens and the steps are a few seconds old."""
     tokens: int | None = None
     steps: int | None = None
     duration_ms: int | None = None
+    """Null until it has ended. So are the next three."""
+    tool_calls: int | None = None
+    credits: float | None = None
+    score: float | None = None
+    """From 0 to 1, if the answer was scored."""
+    unpriced_calls: int = 0
+    """Calls of models without a known price, which `cost` does not include."""
+    resolved_model: str = ""
+    """The model that was resolved for it, as `provider/model`."""
+    reason: str = ""
+    """Why it ended, if it did not complete: the beginning."""
     tags: tuple[str, ...] = ()
     metadata: dict[str, str] = {}
 
@@ -102,6 +114,8 @@ class RunDetail(RunView, frozen=True):
     """Null until it has ended."""
     message: str = ""
     """The message that it answers, or the command that it carries out."""
+    version: int | None = None
+    """The version of its agent; null if a program defines the agent."""
     provider: str = ""
     model: str = ""
     client_calls: tuple["OpenCall", ...] = ()
@@ -140,10 +154,28 @@ class ListRuns(Struct, frozen=True, forbid_unknown_fields=True):
     cursor: Cursor | None = None
     limit: Limit = 50
     id_prefix: Annotated[str, Meta(max_length=64, description="Only runs whose id begins with this.")] | None = None
+    id_suffix: Annotated[str, Meta(max_length=64, description="Only runs whose id ends with this.")] | None = None
     since: Annotated[datetime, Meta(tz=True, description="Only runs created at this time or later.")] | None = None
     until: Annotated[datetime, Meta(tz=True, description="Only runs created before this time.")] | None = None
     text: Annotated[str, Meta(max_length=200, description="Only runs whose message has this.")] | None = None
-    min_cost: Annotated[float, Meta(ge=0, description="Only ended runs that cost at least this.")] | None = None
+    min_cost: Annotated[float, Meta(ge=0, description="Only runs that cost at least this.")] | None = None
+    tag: WantedTags = ()
+    metadata: WantedMetadata = ()
+    user: WantedUser | None = None
+    order: Annotated[RunOrder, Meta(description="The largest first; `created` is the latest first.")] = "created"
+    ascending: Annotated[bool, Meta(description="The smallest first; not for `created`.")] = False
+
+
+class SumRuns(Struct, frozen=True, forbid_unknown_fields=True):
+    agent: str | None = None
+    session_id: SessionId | None = None
+    status: Status | None = None
+    outcome: OutcomeKind | None = None
+    unfinished: bool = False
+    since: Annotated[datetime, Meta(tz=True, description="Only runs created at this time or later.")] | None = None
+    until: Annotated[datetime, Meta(tz=True, description="Only runs created before this time.")] | None = None
+    text: Annotated[str, Meta(max_length=200, description="Only runs whose message has this.")] | None = None
+    min_cost: Annotated[float, Meta(ge=0, description="Only runs that cost at least this.")] | None = None
     tag: WantedTags = ()
     metadata: WantedMetadata = ()
     user: WantedUser | None = None
@@ -176,6 +208,7 @@ class ReadJournal(Struct, frozen=True, forbid_unknown_fields=True):
 # ── Operations ─────────────────────────────────────────────────────────────────────────────────────
 
 LIST = Operation("runs.list", "GET", "/v1/runs", scope="read", request=ListRuns, response=Page[RunView])
+SUM = Operation("runs.sum", "GET", "/v1/run-sums", scope="read", request=SumRuns, response=RunSums)
 CHILDREN = Operation(
     "runs.children",
     "GET",
@@ -219,24 +252,40 @@ QUESTIONS = Operation(
 
 @LIST.handler
 async def list_runs(context: Context, request: ListRuns) -> Page[RunView]:
-    """List runs, the newest first."""
-    wanted = RunFilter(
+    """List runs, the newest first or in another order."""
+    wanted = replace(
+        _make_filter(context, request),
+        before=None if request.cursor is None else RunId(request.cursor),
+        id_prefix=request.id_prefix,
+        id_suffix=request.id_suffix,
+        order=request.order,
+        ascending=request.ascending and request.order != "created",
+    )
+    return await _page(context, wanted, request.limit)
+
+
+@SUM.handler
+async def sum_runs(context: Context, request: SumRuns) -> RunSums:
+    """Count runs, and sum up what they used.
+
+    Child runs are counted too."""
+    return await context.service.sum_runs(_make_filter(context, request))
+
+
+def _make_filter(context: Context, request: ListRuns | SumRuns) -> RunFilter:
+    return RunFilter(
         agents=context.visible_agents(request.agent),
         session_id=request.session_id,
-        parent_run_id=None,
         status=request.status,
         outcome=request.outcome,
-        before=None if request.cursor is None else RunId(request.cursor),
         unfinished=request.unfinished,
         owners=context.visible_owners(request.user),
-        id_prefix=request.id_prefix,
         since=None if request.since is None else request.since.timestamp(),
         until=None if request.until is None else request.until.timestamp(),
         text=request.text or None,
         min_cost=request.min_cost,
         labels=read_wanted_labels(request.tag, request.metadata),
     )
-    return await _page(context, wanted, request.limit)
 
 
 @CHILDREN.handler
@@ -390,6 +439,8 @@ async def read_opening(context: Context, run_id: RunId) -> dict[str, Any]:
     found: dict[str, Any] = {}
     has_message = False
     for event in await context.service.page(run_id, 0, FIRST_EVENTS):
+        if isinstance(event.data, RunQueued) and event.data.version is not None:
+            found["version"] = event.data.version
         match event.data:
             case RunQueued(command=command) if command is not None:
                 found["message"], has_message = format_command(command), True
@@ -424,6 +475,12 @@ def _fields(record: RunRecord) -> dict[str, Any]:
         "tokens": record.tokens,
         "steps": record.steps,
         "duration_ms": record.duration_ms,
+        "tool_calls": record.facts.tool_calls,
+        "credits": record.facts.credits,
+        "score": record.facts.score,
+        "unpriced_calls": record.facts.unpriced_calls,
+        "resolved_model": record.facts.model,
+        "reason": record.facts.reason,
         "tags": record.labels.tags,
         "metadata": record.labels.metadata,
     }

@@ -15,6 +15,7 @@ from treadle.domain.events import (
     Delivery,
     EventData,
     MessageSteered,
+    ModeChanged,
     ResumeRequested,
     RunEnd,
     RunInterrupted,
@@ -40,14 +41,15 @@ from treadle.operations.workspaces import WorkspaceIdentifier, identify_by_path
 from treadle.ports.accounts import AgentState, Balance
 from treadle.ports.approvals import ApprovalRecord, Approvals
 from treadle.ports.clock import Clock, Ids
-from treadle.ports.journal import ALL_RUNS, Journal, PositionedEvent, RunFilter, RunRecord, Runs
+from treadle.ports.journal import ALL_RUNS, Journal, PositionedEvent, RunFilter, RunRecord, Runs, RunSums
 from treadle.ports.model import Models
 from treadle.ports.results import Results
-from treadle.ports.sessions import SessionRecord, Sessions
+from treadle.ports.sessions import SessionCatalog, SessionRecord
 from treadle.ports.tool import Toolbox
 from treadle.ports.vault import Vault
 
 _Found = TypeVar("_Found")
+FindVersion = Callable[[str], Awaitable[int | None]]
 SUPERSEDED_BY_MESSAGE = "a new message came, from a client with other tools"
 
 if TYPE_CHECKING:
@@ -56,10 +58,16 @@ if TYPE_CHECKING:
     from treadle.operations.client_call_service import ClientCallService
     from treadle.operations.event_feed import Missed
     from treadle.operations.forks import Fork, ForkService
+    from treadle.operations.mode_service import ModeService, SandboxCheck
     from treadle.operations.prompts import SentPrompt
     from treadle.operations.submissions import Admission, Submission
     from treadle.operations.transcript_stream import SharedTranscripts
     from treadle.replay.replay import Replayed
+
+
+async def find_no_sandbox() -> str:
+    """Return why there is no sandbox, for a process that runs no commands."""
+    return "this process runs no commands"
 
 
 class LocalService:
@@ -71,7 +79,7 @@ class LocalService:
         journal: Journal,
         runs: Runs,
         approvals: Approvals,
-        sessions: Sessions,
+        sessions: SessionCatalog,
         hub: EventHub,
         models: Models,
         tools: Toolbox,
@@ -82,9 +90,12 @@ class LocalService:
         credits_per_dollar: float = 1.0,
         results: Results | None = None,
         identify: WorkspaceIdentifier = identify_by_path,
+        find_version: FindVersion | None = None,
+        explain_missing_sandbox: "SandboxCheck" = find_no_sandbox,
     ) -> None:
         self._journal, self._results, self.identify = journal, results, identify
         self.refusals = RefusalWatch(hub)
+        self._find_version = find_version
         self._vault = vault
         self._runs = runs
         self._sessions = sessions
@@ -99,6 +110,7 @@ class LocalService:
         self._clock = clock
         self._ids = ids
         self._agents: dict[str, AgentId] = {}
+        self._explain_missing_sandbox = explain_missing_sandbox
 
     @cached_property
     def _admission(self) -> "Admission":
@@ -110,20 +122,30 @@ class LocalService:
     def approval_service(self) -> "ApprovalService":
         from treadle.operations.approval_service import ApprovalService
 
-        return ApprovalService(self._journal, self._runs, self._approvals, self._tools, self._vault, self._drafts)
+        stores = (self._journal, self._runs, self._approvals)
+        return ApprovalService(*stores, self._tools, self._vault, self._drafts, self.modes)
+
+    @cached_property
+    def modes(self) -> "ModeService":
+        from treadle.operations.mode_service import ModeService
+
+        stores = (self._journal, self._runs, self._sessions)
+        return ModeService(*stores, self._drafts, self._explain_missing_sandbox)
 
     @cached_property
     def client_calls(self) -> "ClientCallService":
         from treadle.operations.client_call_service import ClientCallService
 
-        return ClientCallService(self._journal, self._vault, self._drafts)
+        return ClientCallService(self._journal, self._vault, self._drafts, self._hub.client_waits)
 
     @cached_property
     def _fork_service(self) -> "ForkService":
         from treadle.operations.forks import ForkService
 
         stores, makers = (self._journal, self._runs, self._admission), (self._drafts, self._vault, self._ids)
-        return ForkService(*stores, *makers, self._agent_id, self._credits_per_dollar, self.identify)
+        return ForkService(
+            *stores, *makers, self._agent_id, self._credits_per_dollar, self.identify, self.find_version
+        )
 
     @cached_property
     def _transcripts(self) -> "SharedTranscripts":
@@ -146,6 +168,7 @@ class LocalService:
             return _ticket(await self._runs.record(known.run_id), submission, known.sequence)
         submission = await resolve_submission(submission, self._sessions, self._runs, self._journal, self.identify)
         await self._admission.check(submission)
+        await self._apply_mode(submission)
         if submission.follows is None:
             return await self._submit(submission, because, run_id)
         from treadle.operations.branches import branch_session
@@ -186,14 +209,42 @@ class LocalService:
             submission.session_id or SessionId(self._ids("ses")),
             await self._agent_id(submission.agent.name),
         )
-        queued = make_queued(submission, self._credits_per_dollar, self.identify(submission.agent))
+        version = await self.find_version(submission.agent.name, submission.version)
+        queued = make_queued(submission, self._credits_per_dollar, self.identify(submission.agent), version)
         reason = () if because is None else (because,)
         first = (queued, *reason, *redacted, *(() if command is not None else (UserMessage(message),)))
         drafts = tuple(self._drafts.make(data) for data in first)
         found = await self._journal.submit(origin, drafts, submission.key)
         if found == origin.run_id:
+            await self._catch_up_mode(origin, submission)
             return Ticket(found, origin.session_id)
         return Ticket(found, (await self._runs.record(found)).origin.session_id)
+
+    async def find_version(self, agent: str, chosen: int | None) -> int | None:
+        """Return the version that the record of a run names: the chosen one, or the current one of the agent. None:
+        the agent has no file."""
+        if chosen is not None:
+            return chosen or None
+        return None if self._find_version is None else await self._find_version(agent)
+
+    async def _apply_mode(self, submission: "Submission") -> None:
+        """Give the session of a message the mode that comes with it. A new session begins with it."""
+        session_id, mode = submission.session_id, submission.mode
+        if mode is None:
+            return
+        known = None if session_id is None else await self._sessions.basics(session_id)
+        if session_id is not None and known is not None:
+            if known.mode != mode:
+                await self.modes.change(session_id, mode, submission.user)
+        elif mode == "auto":
+            agent = submission.agent
+            await self.modes.check_auto(agent.name, is_confined=agent.confinement.mode != "off")
+
+    async def _catch_up_mode(self, origin: Origin, submission: "Submission") -> None:
+        """Give a new run the mode that its session got since the submission read it."""
+        known = None if submission.session_id is None else await self._sessions.basics(origin.session_id)
+        if known is not None and known.mode != submission.mode:
+            await self._deliver(origin.run_id, ModeChanged(known.mode), None)
 
     async def was_submitted(self, key: str) -> bool:
         """Return whether a message with this idempotency key was submitted."""
@@ -398,6 +449,10 @@ class LocalService:
         """Return matching runs, newest first."""
         return await self._runs.find(filter, limit)
 
+    async def sum_runs(self, filter: RunFilter = ALL_RUNS) -> RunSums:
+        """Return the sums of all matching runs."""
+        return await self._runs.sum(filter)
+
     async def feed(
         self, after: int | None = None, agents: Sequence[str] | None = None, owner: UserId | None = None
     ) -> AsyncGenerator[PositionedEvent, None]:
@@ -472,13 +527,14 @@ class LocalService:
         """Return the full text of a truncated result; None if it is not stored."""
         return None if self._results is None else await self._results.read(session_id, call_id)
 
-    async def replay(self, run_id: RunId) -> "Replayed":
-        """Replay the journal of a run with the current code. Return the first difference, if any. Nothing is
-        changed."""
+    async def replay(self, run_id: RunId, agent: AgentSpec | None = None) -> "Replayed":
+        """Replay the journal of a run with the current code, and with the settings of `agent` if it is given.
+        Return the first difference, if any. Nothing is changed."""
         from treadle.operations.replay_service import redact_replay, replay_stored_run
 
         async with self._replaying:  # one at a time: it uses a whole processor core
-            found = await replay_stored_run(run_id, self._journal, self._sessions, self._approvals, self._tools)
+            stores = (self._journal, self._sessions, self._approvals)
+            found = await replay_stored_run(run_id, *stores, self._tools, agent)
             return redact_replay(found, self._vault.redactor)
 
     async def session(self, session_id: SessionId) -> SessionRecord:

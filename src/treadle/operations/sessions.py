@@ -7,10 +7,11 @@ from msgspec import Meta, Struct
 
 from treadle.domain.errors import UsageError
 from treadle.domain.ids import SessionId
+from treadle.domain.modes import ApprovalMode
 from treadle.domain.workspaces import Workspace, WorkspaceId, list_identities
 from treadle.operations.context import Context
 from treadle.operations.operation import Operation
-from treadle.operations.refusal import check_workspace_name, refuse_other_model, show_workspace
+from treadle.operations.refusal import check_workspace_name, refuse_other_model, refuse_wider_mode, show_workspace
 from treadle.operations.retention import Deleted, Pruned
 from treadle.operations.runs import RunView, run_view
 from treadle.operations.schemas import Cursor, FolderName, Limit, Page, WorkspaceName, make_view
@@ -84,6 +85,11 @@ class SetModel(Struct, frozen=True, forbid_unknown_fields=True):
     ]
 
 
+class SetMode(Struct, frozen=True, forbid_unknown_fields=True):
+    session_id: SessionId
+    mode: Annotated[ApprovalMode | None, Meta(description="Null: the approval rules of the agent decide alone.")]
+
+
 class DeleteSession(Struct, frozen=True, forbid_unknown_fields=True):
     session_id: SessionId
 
@@ -133,6 +139,15 @@ SET_MODEL = Operation(
     request=SetModel,
     response=SessionView,
     errors=(404, 422),
+)
+SET_MODE = Operation(
+    "sessions.set_mode",
+    "PUT",
+    "/v1/sessions/{session_id}/mode",
+    scope="run",
+    request=SetMode,
+    response=SessionView,
+    errors=(404, 409, 422),
 )
 DELETE = Operation(
     "sessions.delete",
@@ -217,6 +232,21 @@ async def set_model_of_session(context: Context, request: SetModel) -> SessionVi
             refuse_other_model(request.model, context.visible_agent(record.agent))
         context.service.check_model(request.model)
     await context.sessions.set_model(record.session_id, request.model)
+    return _make_view(await context.visible_session(record.session_id), context)
+
+
+@SET_MODE.handler
+async def set_mode_of_session(context: Context, request: SetMode) -> SessionView:
+    """Choose the mode of a session: how much its agent may do without asking.
+
+    `plan`: only read. `ask`: ask before each call that changes something and that no rule allows. `accept_edits`:
+    also change files of the workspace, except protected ones. `auto`: ask only for protected files, destructive
+    commands and tools that always need an approval; this requires a working sandbox. It applies from the next tool
+    call on, to runs in progress and their child runs too. Rules that deny calls always apply. A wider mode requires
+    the scope `approve`."""
+    record = await context.addressed_session(request.session_id)
+    refuse_wider_mode(request.mode, record.mode, context.principal)
+    await context.service.modes.change(record.session_id, request.mode, context.resolve_signer())
     return _make_view(await context.visible_session(record.session_id), context)
 
 

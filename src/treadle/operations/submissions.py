@@ -91,7 +91,11 @@ async def resolve_submission(
         agent = msgspec.structs.replace(agent, workspace=folder)
     latest = await read_queued(known.latest_run, journal)
     return msgspec.structs.replace(
-        submission, user=known.owner, agent=agent, follows_anonymous=latest.has_anonymous_words
+        submission,
+        user=known.owner,
+        agent=agent,
+        follows_anonymous=latest.has_anonymous_words,
+        mode=known.mode if submission.mode is None else submission.mode,
     )
 
 
@@ -111,7 +115,9 @@ def explain_mismatch(queued: RunQueued, submission: Submission, workspace: Works
     return None
 
 
-def make_queued(submission: Submission, credits_per_dollar: float, workspace: Workspace) -> RunQueued:
+def make_queued(
+    submission: Submission, credits_per_dollar: float, workspace: Workspace, version: int | None
+) -> RunQueued:
     """Return the first event of the run that answers a submission."""
     labels = submission.labels
     return RunQueued(
@@ -135,6 +141,9 @@ def make_queued(submission: Submission, credits_per_dollar: float, workspace: Wo
         trace_parent=submission.trace_parent,
         own_deps=submission.own_deps,
         client_tools=submission.client_tools,
+        version=version,
+        mode=submission.mode,
+        stand_ins=submission.stand_ins,
     )
 
 

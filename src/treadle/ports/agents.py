@@ -14,6 +14,10 @@ class Agents(Protocol):
         Raise UsageError if there is no such agent, if its file is invalid, or if it is paused or stopped."""
         ...
 
+    async def version(self, name: str) -> int | None:
+        """Return the version that an existing agent has now; None if a program defines it."""
+        ...
+
     async def identity(self, name: str) -> AgentId:
         """Return the id of an existing agent."""
         ...

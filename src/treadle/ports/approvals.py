@@ -28,6 +28,8 @@ class ApprovalRecord(Struct, frozen=True):
     """The name of the run's agent."""
     owner: UserId = LOCAL_USER
     """The user of the run."""
+    message: str = ""
+    """The beginning of the message that the run answers."""
     workspace: Workspace = UNKNOWN_WORKSPACE
     """The workspace of the run."""
 

@@ -6,7 +6,7 @@ are deliveries that the worker has not seen, an advance still records its facts,
 intents, because they were decided without that knowledge."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -18,7 +18,7 @@ from treadle.domain.ids import AgentId, Instant, RunId, SessionId
 from treadle.domain.labels import NO_LABELS, Labels
 from treadle.domain.messages import Message
 from treadle.domain.quotas import Shortage
-from treadle.domain.runs import OutcomeKind, Status
+from treadle.domain.runs import NO_FACTS, OutcomeKind, RunFacts, Status
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.ports.accounts import Reserve
 
@@ -47,7 +47,8 @@ class Death(Struct, frozen=True):
     alone: bool = True
     """It owned no other run."""
     lately: int = 0
-    """Number of workers that died within `RECENT_DEATH_SECONDS`, including this one."""
+    """Number of workers that died within `RECENT_DEATH_SECONDS`, including this one. Those that died with the same
+    other run alone count once: that run explains them."""
 
 
 class Claim(Struct, frozen=True):
@@ -107,6 +108,9 @@ class Advance(Struct, frozen=True, gc=False):
     """Child runs to create together with the intents."""
     tell: tuple[RunMessage, ...] = ()
     """Deliveries to other runs, made together with the intents."""
+    key: str | None = None
+    """The key of the first fact, if it was delivered to the owner itself, as by `Journal.deliver`. The other facts
+    follow from it. If anything else was delivered after `seen`, nothing is recorded."""
 
 
 ANY = 2**62
@@ -163,11 +167,13 @@ class RunRecord(Struct, frozen=True):
     message: str = ""
     """The beginning of the message that it answers."""
     cost: float | None = None
-    """Dollars; None until it has ended. So are the others."""
+    """Dollars. While the run is in progress, this and the next two are a few seconds old."""
     tokens: int | None = None
     steps: int | None = None
     duration_ms: int | None = None
+    """None until it has ended."""
     labels: Labels = NO_LABELS
+    facts: RunFacts = NO_FACTS
 
 
 class Submitted(Struct, frozen=True):
@@ -176,6 +182,20 @@ class Submitted(Struct, frozen=True):
     run_id: RunId
     sequence: int = 0
     """Sequence of the delivered message; 0: the submission created the run."""
+
+
+RunOrder = Literal["created", "cost", "tokens", "steps", "duration", "score"]
+"""What a list of runs is sorted by."""
+
+
+class RunSums(Struct, frozen=True):
+    """How many runs there are, and what they used together."""
+
+    runs: int = 0
+    failed: int = 0
+    cost: float = 0.0
+    """Dollars, as far as prices are known."""
+    tokens: int = 0
 
 
 class RunFilter(Struct, frozen=True):
@@ -194,6 +214,8 @@ class RunFilter(Struct, frozen=True):
     """Only runs of these users."""
     id_prefix: str | None = None
     """Only those whose id begins with this."""
+    id_suffix: str | None = None
+    """Only those whose id ends with this."""
     since: Instant | None = None
     """Only those that were created at this time or later."""
     until: Instant | None = None
@@ -201,9 +223,13 @@ class RunFilter(Struct, frozen=True):
     text: str | None = None
     """Only those whose message begins with a part that contains this, in any case."""
     min_cost: float | None = None
-    """Only those that have ended and cost at least this much, in dollars."""
+    """Only those that cost at least this much, in dollars."""
     labels: Labels = NO_LABELS
     """Only those that have all of these tags and metadata."""
+    order: RunOrder = "created"
+    """The largest first. Runs without a value are last."""
+    ascending: bool = False
+    """The smallest first; only for an order of its own, other than `created`."""
 
     @property
     def only_owner(self) -> UserId | None:
@@ -251,16 +277,17 @@ class Journal(Protocol):
     async def advance(self, advance: Advance) -> Advanced:
         """Append as the owner.
 
-        In these cases it writes nothing: raise Fenced if the epoch has changed, SessionDeleted if a new run would
-        start in a deleted session, SessionTaken if that session has another owner."""
+        In these cases it writes nothing: raise Fenced if the epoch has changed, or if something was delivered after
+        `seen` and the first fact has a key; SessionDeleted if a new run would start in a deleted session,
+        SessionTaken if that session has another owner."""
         ...
 
-    async def deliver(self, run_id: RunId, event: Draft, key: str) -> int | None:
+    async def deliver(self, run_id: RunId, event: Draft, key: str, seen: int = ANY) -> int | None:
         """Append to a run that the caller does not own, make the run runnable, and return the event's sequence.
 
         A key that was used before appends nothing and returns the sequence of the first event. Return None if the
         run has ended, because nothing follows `run_end`. Raise InvalidState for an answer to an approval that is no
-        longer open."""
+        longer open, and Fenced if the run has events after `seen`: what the caller knows of it is out of date."""
         ...
 
     async def history(self, run_id: RunId) -> Sequence[Message]:
@@ -324,7 +351,11 @@ class Runs(Feed, Protocol):
     async def record(self, run_id: RunId) -> RunRecord: ...
 
     async def find(self, filter: RunFilter = ALL_RUNS, limit: int = 50) -> Sequence[RunRecord]:
-        """Return matching runs, newest first."""
+        """Return matching runs, in the order of the filter."""
+        ...
+
+    async def sum(self, filter: RunFilter = ALL_RUNS) -> RunSums:
+        """Return the sums of all matching runs."""
         ...
 
     async def list_unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:

@@ -27,6 +27,10 @@ class NotificationListener(Protocol):
 
     def on_changed(self, runs: Sequence[Changed]) -> None: ...
 
+    def on_definitions_changed(self) -> None:
+        """A process has stored a version of an agent, or a shared skill."""
+        ...
+
     def on_message(self, message: bytes) -> None:
         """Another process has sent a message to all."""
         ...

@@ -10,6 +10,7 @@ from msgspec import Struct
 from treadle.domain.events import RunEnd, SegmentReason
 from treadle.domain.graphemes import make_printable_line, truncate
 from treadle.domain.ids import Instant, RunId, SegmentId, SessionId, Time
+from treadle.domain.modes import ApprovalMode
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.workspaces import UNKNOWN_WORKSPACE, Workspace, WorkspaceId
 from treadle.ports.journal import RunRecord
@@ -55,6 +56,8 @@ class SessionFields(Struct, Generic[Time], frozen=True):
     """The title that it was given, or the beginning of its first message."""
     model: str | None = None
     """The model that was chosen for it; null: its runs use the model of the agent."""
+    mode: ApprovalMode | None = None
+    """How much the agent may do without asking; null: its approval rules decide alone."""
 
 
 class SessionRecord(SessionFields[Instant], frozen=True):
@@ -74,6 +77,7 @@ class SessionBasics(Struct, frozen=True):
     workspace: Workspace
     """The workspace of its latest run."""
     latest_run: RunId
+    mode: ApprovalMode | None = None
 
 
 def make_title(text: str) -> str:
@@ -138,4 +142,8 @@ class SessionCatalog(Sessions, Protocol):
 
     async def set_model(self, session_id: SessionId, model: str | None) -> None:
         """Set the model of a session; None: the model of its agent. Does nothing if there is no such session."""
+        ...
+
+    async def set_mode(self, session_id: SessionId, mode: ApprovalMode | None) -> None:
+        """Set the mode with which the next runs of a session begin. Does nothing if there is no such session."""
         ...

@@ -71,6 +71,8 @@ class Subjects(Struct, frozen=True):
     destructive: str | None = None
     """What the call would destroy. A reviewer is warned, and can approve no more than this call; no grant allows
     it."""
+    reads_only: bool = False
+    """The call changes nothing, although its tool may: every command of its line only reads."""
 
 
 PRIVATE_PREFIX, EXECUTED_PREFIX, UNCONFINED_PREFIX = "private place: ", "executed later: ", "no sandbox: "
@@ -147,6 +149,30 @@ class Fingerprinted(Protocol):
         ...
 
 
+class FileRecorder(Protocol):
+    """Records the changes of one call. Its methods block and are called from a thread, before the change."""
+
+    def record_write(self, path: str, descriptor: int | None, data: bytes | None, mode: int) -> None:
+        """Store what a file contains before it is replaced by data, or removed if there is none.
+
+        `descriptor` is the open file; None: there is none yet. `mode` is that of the new file."""
+        ...
+
+    def record_folder(self, path: str) -> None:
+        """Record that a folder is created."""
+        ...
+
+
+class NoRecorder:
+    """Implements `FileRecorder` where nothing is recorded."""
+
+    def record_write(self, path: str, descriptor: int | None, data: bytes | None, mode: int) -> None:
+        """Record nothing."""
+
+    def record_folder(self, path: str) -> None:
+        """Record nothing."""
+
+
 class ToolContext(Struct, Generic[Deps], frozen=True):
     """What a tool knows about its call, and the services that it can use.
 
@@ -195,6 +221,8 @@ class ToolContext(Struct, Generic[Deps], frozen=True):
     load_skill: Callable[[str, str | None], str] = _no_skill
     """Return the instructions of a skill that this agent may use, or one of its files. Raises LookupError. May be
     called from a thread."""
+    recorder: FileRecorder = NoRecorder()
+    """Records what the call changes, before it does. For tools that write files of the workspace themselves."""
     deps: Deps = None  # pyright: ignore[reportAssignmentType] -- a program that provides nothing reads nothing
     """What the program provides to the run: clients, connection pools, or doubles of them in a test. Annotate the
     parameter as `ToolContext[Shop]` to give it a type."""

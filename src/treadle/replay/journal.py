@@ -12,9 +12,10 @@ from treadle.domain.ids import RunId
 from treadle.domain.messages import Message
 from treadle.domain.quotas import Shortage
 from treadle.ports.accounts import Reserve
-from treadle.ports.journal import Advance, Advanced, Claim, Death, SessionFacts
+from treadle.ports.journal import ANY, Advance, Advanced, Claim, Death, SessionFacts
 from treadle.replay.comparison import Difference, compare
 from treadle.replay.recorded_children import find_tree_shortage
+from treadle.replay.recording import is_delivery
 from treadle.replay.script import Script
 
 PREVIOUS_RUN = RunId("run_before")
@@ -95,7 +96,7 @@ class RecordedJournal:
     async def advance(self, advance: Advance) -> Advanced:
         self._check_alive(advance.epoch)
         script = self._script
-        delivered: list[Event] = []
+        delivered = [event for event in script.events[advance.seen : script.committed] if is_delivery(event.data)]
         for made in advance.facts:
             delivered += script.commit_deliveries()
             self._write(made)
@@ -146,8 +147,22 @@ class RecordedJournal:
                 return _guess_refusal(reason, reserve)
             case e.BudgetExhausted() | e.QuotaExceeded():
                 return self._find_final_shortage(event.data)
+            case e.RunWaiting("child"):
+                return self._find_later_shortage()
             case _:
                 return None
+
+    def _find_later_shortage(self) -> Shortage | None:
+        """Return the shortage that ends the run once the child runs have ended that it told to stop, or None."""
+        for data in self._script.list_uncommitted():
+            match data:
+                case e.BudgetExhausted() | e.QuotaExceeded():
+                    return self._find_final_shortage(data)
+                case e.RunWaiting("child") | e.TrialStarted() | e.RunRecovered():
+                    pass
+                case _:
+                    return None
+        return None
 
     def _find_final_shortage(self, data: e.BudgetExhausted | e.QuotaExceeded) -> Shortage:
         """Return the shortage that ends the run, with what the end of the run records about it."""
@@ -194,5 +209,5 @@ class RecordedJournal:
     async def submit(self, origin: Origin, events: Sequence[Draft], key: str | None = None) -> RunId:
         raise AssertionError("a replay submits no runs")
 
-    async def deliver(self, run_id: RunId, event: Draft, key: str) -> int | None:
+    async def deliver(self, run_id: RunId, event: Draft, key: str, seen: int = ANY) -> int | None:
         raise AssertionError("only recorded events are delivered in a replay")

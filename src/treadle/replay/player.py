@@ -43,6 +43,8 @@ from treadle.replay.script import Script
 
 MAX_IDLE_PROMPTS = 20
 """Number of prompts without progress after which the worker is assumed to have died."""
+MAX_READ_EARLY = 3
+"""Number of deliveries before a difference of which each may have been read earlier."""
 
 
 class ReplayProgress(Struct, frozen=True):
@@ -135,7 +137,7 @@ class Player:
 
         The journal does not record when a worker claims the run, how many deliveries it has read, or the exact time
         that it read from the clock. A difference counts only if none of these explains it."""
-        script = self._script
+        script, start = self._script, self._script.committed
         parted = self._claim_once()
         if parted is None or script.cannot:
             return None
@@ -146,8 +148,22 @@ class Player:
                 self._claim_once(early, known)
                 if script.cannot or script.committed > parted.events:
                     return None
+        if self._reads_early(start, parted.events):
+            return None
         script.committed = parted.events
         return parted
+
+    def _reads_early(self, start: int, end: int) -> bool:
+        """Claim the run again at the start of this claim, with deliveries that the worker reads while it works.
+        Return whether that explains what was recorded."""
+        script = self._script
+        for position in script.list_delivery_positions(start, end)[:MAX_READ_EARLY]:
+            script.committed, script.read_early_at = start, position
+            self._claim_once()
+            script.read_early_at = None
+            if script.cannot or script.committed > end:
+                return True
+        return False
 
     def _adopt(self, events: Sequence[e.EventData]) -> Sequence[e.EventData]:
         """Return the recorded events in the place of those that differ only in their wording.
@@ -223,6 +239,8 @@ class Player:
                     call.context.report(data)
         elif isinstance(data, e.ClarifyRequested) and data.during in self._tools.in_progress:
             self._tools.in_progress[data.during].ask(data)
+        elif self._script.read_early_at == self._script.committed:
+            self._deliver(len(self._script.pending_deliveries()))
         elif (call_id := getattr(data, "call_id", None)) in self._tools.in_progress and self._end_call(
             str(call_id)
         ):
@@ -292,14 +310,19 @@ class Player:
         assert event is not None, "something comes next"
         usage = event.data.usage if isinstance(event.data, e.LlmResponse) else None
         of_a_reply = event.data.stop == "interrupted" if isinstance(event.data, e.LlmResponse) else False
+        is_interrupted_call = isinstance(event.data, e.ToolCallError) and event.data.kind == "interrupted"
 
         def fits(state: RunState) -> bool:
+            if is_interrupted_call:  # `_make_stopped_error` names a cancellation first
+                return state.cancelled is None and state.interrupted is not None
             stops = state.cancelled is not None or state.interrupted is not None
             if not of_a_reply or usage is None:
                 return stops
             return (stops or state.steer_mode == "interrupt") and estimate_input(state) == usage.input_tokens
 
         found = self._script.count_read(fits) if waiting else 0
+        if found is None and is_interrupted_call:
+            return 0  # the deadline stopped it before the worker had read the cancellation
         return sum(each.timestamp <= event.timestamp for each in waiting) if found is None else found
 
     def _deliver(self, count: int) -> None:

@@ -28,6 +28,9 @@ class RecordedAgents:
             raise UsageError(reason)
         return AgentSpec(name, requested_by.model, requested_by.provider)
 
+    async def version(self, name: str) -> int | None:
+        return None
+
     async def identity(self, name: str) -> AgentId:
         return AgentId("agt_replayed")
 
@@ -102,16 +105,17 @@ def _find_end(script: Script) -> e.RunEnd | Outcome | None:
 
 
 def child_timeout_seconds(recorded: Recorded) -> float:
-    """Return the time limit of child runs; 0 for none."""
+    """Return the time limit of child runs; 0 for none. A limit begins at most when its event is written."""
+    found: list[float] = []
     for event in recorded.events:
         match event.data:
             case e.AgentSpawn(role="spawn" | "send" | "invoke", expires_at=None):
                 return 0.0
             case e.AgentSpawn(role="spawn" | "send" | "invoke", expires_at=float() as expires_at):
-                return expires_at - event.timestamp
+                found.append(expires_at - event.timestamp)
             case _:
                 pass
-    return DEFAULT_CHILD_SECONDS
+    return max(found, default=DEFAULT_CHILD_SECONDS)
 
 
 def explain_doubt(data: e.EventData) -> str:

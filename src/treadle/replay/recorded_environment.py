@@ -72,8 +72,9 @@ class RecordedTimers(Timers):
 
 
 def has_hooks(script: Script) -> bool:
-    """Return whether a hook acted on any call."""
+    """Return whether a hook acted on any call. A reviewer may have edited its arguments."""
     asked: dict[str, str] = {}
+    reviewed: dict[str, str] = {}
     for event in script.events:
         match event.data:
             case e.HookBlocked():
@@ -83,6 +84,10 @@ def has_hooks(script: Script) -> bool:
             case e.ToolCallStart() | e.ApprovalRequested():
                 if asked.get(event.data.call_id) not in (None, event.data.arguments):
                     return True
+                if isinstance(event.data, e.ApprovalRequested):
+                    reviewed[event.data.approval_id] = event.data.call_id
+            case e.ApprovalDecided(approval_id=approval_id, arguments=str() as edited) if approval_id in reviewed:
+                asked[reviewed[approval_id]] = edited
             case _:
                 pass
     return False

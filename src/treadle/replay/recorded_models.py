@@ -186,6 +186,7 @@ class RecordedModel:
         script, began = self._script, self._script.monotonic
         if isinstance(started := script.find_last_draft(), e.CompactionStarted):
             return await self._writer.reply(request, started)
+        await script.read_early()
         for data in script.list_upcoming():
             match data:
                 case e.LlmResponse(stop="interrupted"):

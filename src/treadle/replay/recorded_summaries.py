@@ -8,11 +8,10 @@ from treadle.core.context.tokens import estimate_text
 from treadle.domain import events as e
 from treadle.domain.messages import Text
 from treadle.domain.runs import Usage
+from treadle.engine.compaction import ATTEMPTS_PER_PIECE
 from treadle.ports.model import Completed, Failed, ModelRequest
-from treadle.replay.script import Script
+from treadle.replay.script import DELIVERY_TURNS, Script
 
-DELIVERY_TURNS = 5
-"""Turns of the event loop in which a worker folds a delivery."""
 _WITH_SUMMARY = (e.MemorySaved, e.MemoryFlushed, e.Redacted)
 Ended = e.ContextCompacted | e.CompactionFailed
 
@@ -58,9 +57,9 @@ class RecordedSummaries:
             )
         pieces = self._script.count_pieces(started, request.profile)
         self._of, self._asked, self._failed_just_now = started, 0, False
-        is_written = isinstance(ended, e.ContextCompacted) or ended.cause == "not_shorter"
-        self._good = pieces if is_written else min(ended.calls - 1, pieces - 1)
-        self._bad = max(0, ended.calls - self._good - (not is_written))
+        last = _count_last_calls(ended)
+        self._good = min(ended.calls - last, pieces - 1) if last else pieces
+        self._bad = max(0, ended.calls - self._good - last)
         self._script.monotonic += ended.duration_ms / 1000
 
     async def _deliver(self, ended: Ended) -> None:
@@ -97,6 +96,14 @@ class RecordedSummaries:
         count = len(flushed.memories) if isinstance(flushed, e.MemoryFlushed) else 0
         lines = "\n".join(f"- {text}" for text in saved[:count])
         return f"{ended.summary}\n\n## {REMEMBER}\n{lines}" if count else ended.summary
+
+
+def _count_last_calls(ended: Ended) -> int:
+    """Return the number of calls with which a summary ends that was not written. An empty reply is asked for
+    again; a failure is replayed as one that is not retried."""
+    if isinstance(ended, e.ContextCompacted) or ended.cause == "not_shorter":
+        return 0
+    return ATTEMPTS_PER_PIECE if ended.cause == "empty" else 1
 
 
 def _make_long_text(tokens: int) -> str:

@@ -16,7 +16,7 @@ OPENING = (e.RunQueued, e.RunForked, e.HeartbeatFired, e.WebhookReceived, e.Reda
 """Events that a run is submitted with."""
 DELIVERED = (
     e.MessageSteered, e.RunInterrupted, e.ResumeRequested, e.CancelRequested, e.ClarifyAnswered, e.ClientResult,
-    e.ScheduleSkipped,
+    e.ModeChanged, e.ScheduleSkipped,
     e.AgentEnd, e.AgentWaiting, e.TrialStarted,
 )  # fmt: skip
 """Events that are delivered to a run, or that say how its worker executed it."""

@@ -1,5 +1,6 @@
 """The recorded journal as a script: how far it has been replayed, and which events come next."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 
 from treadle.core.context.compaction import find_kept, split_into_pieces
@@ -18,6 +19,8 @@ DECISIONS = (
     e.ClientCallRequested, e.ToolCallError, e.ToolCallBlocked, e.ToolCallEnd, e.HookBlocked, e.BudgetReserved,
 )  # fmt: skip
 """Events that record a decision about a call before it runs."""
+DELIVERY_TURNS = 5
+"""Turns of the event loop in which a worker folds a delivery."""
 
 
 class Script:
@@ -39,6 +42,8 @@ class Script:
         self.monotonic = 0.0
         self.deliver: Callable[[int], object] = self.commit_deliveries
         """Delivers this many events to the worker while it works."""
+        self.read_early_at: int | None = None
+        """Position of deliveries that the worker reads while it works, and not with its next commit."""
         self.cannot = ""
         """Why the replay cannot continue; "" if it can."""
 
@@ -104,6 +109,18 @@ class Script:
         while (at := self.committed + len(found)) < len(self.events) and is_delivery(self.events[at].data):
             found.append(self.events[at])
         return found
+
+    def list_delivery_positions(self, start: int, end: int) -> list[int]:
+        """Return where deliveries begin between two positions, the last ones first."""
+        found = [is_delivery(event.data) for event in self.events[start:end]]
+        return [start + at for at in range(len(found) - 1, 0, -1) if found[at] and not found[at - 1]]
+
+    async def read_early(self) -> None:
+        """Let the worker read now what is delivered, if it reads that while it works."""
+        if self.read_early_at == self.committed:
+            self.deliver(len(self.pending_deliveries()))
+            for _ in range(DELIVERY_TURNS):
+                await asyncio.sleep(0)
 
     def count_read(self, fits: Callable[[RunState], bool]) -> int | None:
         """Return how many pending deliveries the worker had read, or None.

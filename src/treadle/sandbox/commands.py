@@ -57,6 +57,7 @@ from treadle.sandbox.programs import (
     UNLIMITED_SECONDS,
     ProgramSession,
     check_unconfined,
+    find_command_line,
     find_program,
     leave_out_places,
 )
@@ -186,7 +187,7 @@ class ShellCommands:
 
     async def find_writable_code(self, program: Program) -> tuple[WritableCode, ...]:
         workspace = _resolve_workspace(program.workspace)
-        line, _ = find_program(program.argv, self._user, workspace, self._hidden, HOME)
+        line = find_command_line(program.argv, self._user, workspace)
         folder = None if program.folder == "private" else _resolve_start_folder(program, workspace)
         return await asyncio.to_thread(find_writable_code, line, program.environment, folder, program.avoided)
 

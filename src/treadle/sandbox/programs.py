@@ -23,7 +23,7 @@ from treadle.sandbox.broker_client import (
     HelperLost,
     decode_report,
 )
-from treadle.sandbox.toolchains import Toolchains, find_toolchains
+from treadle.sandbox.toolchains import Toolchains, find_search_path, find_toolchains
 from treadle.system.engine_places import list_path_steps
 
 UNLIMITED_SECONDS = 10 * 365 * 86400.0
@@ -42,16 +42,25 @@ def find_program(
     """Return the command line with the full path of its program, and the toolchains that it may use.
 
     A program that is named by its path brings the toolchain of its folder. Raise CommandError if it is missing."""
+    line = find_command_line(argv, user, workspace)
+    return line, find_toolchains(_add_own_folder(user, argv[0]), workspace, hidden, home)
+
+
+def find_command_line(argv: Sequence[str], user: Mapping[str, str], workspace: Path) -> tuple[str, ...]:
+    """Return the command line with the full path of its program. Raise CommandError if it is missing."""
     name, *arguments = argv
-    if "/" in name:
-        folder = str(Path(name).expanduser().parent)
-        user = {**user, "PATH": f"{folder}:{user.get('PATH', '')}"}
-        name = str(Path(name).expanduser())
-    tools = find_toolchains(user, workspace, hidden, home)
-    path = shutil.which(name, path=tools.path)
+    search = find_search_path(_add_own_folder(user, name), workspace)
+    path = shutil.which(str(Path(name).expanduser()) if "/" in name else name, path=search.path)
     if path is None:
-        raise CommandError(f"The program `{argv[0]}` was not found: it is not in the search path. Install it")
-    return (path, *arguments), tools
+        raise CommandError(f"The program `{name}` was not found: it is not in the search path. Install it")
+    return (path, *arguments)
+
+
+def _add_own_folder(user: Mapping[str, str], name: str) -> Mapping[str, str]:
+    """Return the variables of a user with the folder of a program first in the search path, if its name has one."""
+    if "/" not in name:
+        return user
+    return {**user, "PATH": f"{Path(name).expanduser().parent}:{user.get('PATH', '')}"}
 
 
 def leave_out_places(user: Mapping[str, str], program: Program) -> dict[str, str]:

@@ -6,6 +6,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -65,6 +66,17 @@ MAX_PROGRAMS = 2000
 _PYTHON = re.compile(r"python[0-9.]*\Z")
 
 
+class SearchPath(Struct, frozen=True):
+    places: tuple[Path, ...]
+    """Folders of programs, the virtual environment in the workspace first."""
+    outside: str
+    """The search path without the workspace, for programs that the engine itself runs there."""
+
+    @property
+    def path(self) -> str:
+        return ":".join(map(str, self.places)) or SYSTEM_PATH
+
+
 class Toolchains(Struct, frozen=True):
     path: str
     outside: str
@@ -74,31 +86,37 @@ class Toolchains(Struct, frozen=True):
     variables: dict[str, str] = {}
 
 
-def find_toolchains(user: Mapping[str, str], workspace: Path, hidden: Sequence[Path], home: str) -> Toolchains:
-    """Return which programs of the user commands in a workspace may use.
+def find_search_path(user: Mapping[str, str], workspace: Path) -> SearchPath:
+    """Return where commands in a workspace find programs.
 
     Programs in the workspace are only used from the virtual environment that the user has activated, because others
-    may have written the rest. `hidden` is never exposed; `home` is the private home of commands."""
+    may have written the rest."""
     active = _find_active_environment(user)
-    own = active if active is not None and active.is_relative_to(workspace) else None
+    own = (active / "bin",) if active is not None and active.is_relative_to(workspace) else ()
     entries = [
         _resolve_path_entry(entry) for entry in user.get("PATH", SYSTEM_PATH).split(":") if entry.startswith("/")
     ]
-    places = [entry for entry in dict.fromkeys(entries) if not entry.is_relative_to(workspace)]
-    outside = ":".join(map(str, places)) or SYSTEM_PATH
-    if own is not None:
-        places.insert(0, own / "bin")
+    places = tuple(entry for entry in dict.fromkeys(entries) if not entry.is_relative_to(workspace))
+    return SearchPath((*own, *places), outside=":".join(map(str, places)) or SYSTEM_PATH)
+
+
+def find_toolchains(user: Mapping[str, str], workspace: Path, hidden: Sequence[Path], home: str) -> Toolchains:
+    """Return which programs of the user commands in a workspace may use.
+
+    `hidden` is never exposed; `home` is the private home of commands."""
+    active = _find_active_environment(user)
+    search = find_search_path(user, workspace)
     variables = {name: f"{home}/{place}" for name, place in CACHES.items()}
     variables |= {name: str(root) for name, root in _find_roots(user)}
     if active is not None:
         variables["VIRTUAL_ENV"] = str(active)
     broad = _list_broad_folders(user, workspace, hidden)
     folders: dict[Path, None] = {}
-    for folder in _find_candidates(places, [root for _, root in _find_roots(user)], workspace, broad):
+    for folder in _find_candidates(search.places, [root for _, root in _find_roots(user)], workspace, broad):
         is_known = any(folder.is_relative_to(known) for known in (*SYSTEM_FOLDERS, workspace, *folders, *hidden))
         if not is_known and find_private_place(str(folder)) is None and len(folders) < MAX_FOLDERS:
             folders[folder] = None
-    return Toolchains(":".join(map(str, places)) or SYSTEM_PATH, outside, tuple(folders), variables)
+    return Toolchains(search.path, search.outside, tuple(folders), variables)
 
 
 def _resolve_path_entry(entry: str) -> Path:
@@ -147,13 +165,18 @@ def _find_candidates(
         resolved = Path(os.path.realpath(root))
         if resolved not in broad:
             yield resolved
+    listed: set[str] = set()
     for place in places:
         yield from _find_containing_folder(place, broad)
-        for program in _resolve_links(place):
-            if program.parent.name in BINARY_FOLDERS:
-                yield from _find_containing_folder(program.parent, broad)
-            elif program.parent not in broad and not _is_project(program.parent):
-                yield program.parent
+        resolved_place = os.path.realpath(place)
+        if resolved_place in listed:  # such as /bin, a link to /usr/bin
+            continue
+        listed.add(resolved_place)
+        for folder in map(Path, _list_linked_folders(resolved_place)):
+            if folder.name in BINARY_FOLDERS:
+                yield from _find_containing_folder(folder, broad)
+            elif folder not in broad and not _is_project(folder):
+                yield folder
     for name in ENVIRONMENTS:
         python = Path(os.path.realpath(workspace / name / "bin" / "python"))
         if _is_python(python):
@@ -180,15 +203,14 @@ def _is_project(folder: Path) -> bool:
     return any((folder / name).exists() for name in (".git", *PROJECT_NAMES))
 
 
-def _resolve_links(folder: Path) -> Iterator[Path]:
-    """Yield the programs that the links of a folder point to."""
-    try:
-        with os.scandir(folder) as entries:
-            for _, entry in zip(range(MAX_PROGRAMS), entries, strict=False):
-                if entry.is_symlink() and _is_program(target := os.path.realpath(entry.path)):
-                    yield Path(target)
-    except OSError:
-        return
+def _list_linked_folders(folder: str) -> Sequence[str]:
+    """Return the folders of the programs that the links of a folder point to, each once: many links share one."""
+    found: dict[str, None] = {}
+    with suppress(OSError), os.scandir(folder) as entries:
+        for _, entry in zip(range(MAX_PROGRAMS), entries, strict=False):
+            if entry.is_symlink() and _is_program(target := os.path.realpath(entry.path)):
+                found[os.path.dirname(target)] = None
+    return tuple(found)
 
 
 def _is_program(path: str) -> bool:

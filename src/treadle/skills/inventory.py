@@ -106,7 +106,7 @@ class SkillInventory:
         if found.state == "broken":
             raise UsageError(f"The skill `{found.name}` cannot be approved: {found.reason}. Fix it first.")
         if found.origin == "shipped":
-            self._copy(found.name, content)
+            self.write(found.name, content.files)
             path = self._home.render_path(found.name)
             found = msgspec.structs.replace(found, origin="home", path=path)
         origin = HOME if found.origin == "home" else found.path
@@ -192,13 +192,13 @@ class SkillInventory:
 
     # ── Copying ──
 
-    def _copy(self, name: str, content: SkillContent) -> None:
-        """Copy the files into the home, all or none."""
+    def write(self, name: str, files: Sequence[SkillFile]) -> None:
+        """Write a new skill of the home: all files or none."""
         folder = self._home.path
         _report_errors(folder, self._approved.make_folder)
         made = Path(_report_errors(folder, lambda: tempfile.mkdtemp(dir=folder, prefix=f".{name}.")))
         try:
-            for file in content.files:
+            for file in files:
                 _report_errors(made, partial(_write_file, made / file.path, file))
             _report_errors(folder / name, lambda: made.rename(folder / name))
         except BaseException:

@@ -6,7 +6,7 @@ the journal: nothing is lost or counted twice."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -19,13 +19,14 @@ from treadle.domain.events import (
     ContextCompacted,
     EventData,
     LlmError,
+    LlmRequest,
     LlmResponse,
     ModelResolved,
     UnknownEvent,
 )
 from treadle.domain.ids import Instant
 from treadle.domain.quotas import Quotas
-from treadle.domain.runs import Usage
+from treadle.domain.runs import RunFacts, Usage
 from treadle.domain.users import LOCAL_USER
 
 DAY_SECONDS = 86_400
@@ -93,6 +94,16 @@ _queued = msgspec.json.Decoder(_Queued)
 _resolved = msgspec.json.Decoder(_Resolved)
 
 
+class RunProgress(NamedTuple):
+    """What is added to the summary of a run in progress."""
+
+    cost: float
+    tokens: int
+    steps: int
+    """So many are known."""
+    facts: RunFacts
+
+
 @dataclass(slots=True)
 class Payer:
     """Who pays for a run, and the usage that is not written yet."""
@@ -107,6 +118,7 @@ class Payer:
     is_bounded: bool = False
     """Whether a ceiling applies, so that the run may hold reservations."""
     model: str = ""
+    steps: int = 0
     writer: str = ""
     """The model that writes the current summary."""
     counted: bool = False
@@ -138,6 +150,12 @@ class Payer:
         """Return the unwritten rows and clear them."""
         rows, self.rows = self.rows, {}
         return rows
+
+    def build_progress(self, rows: Rows) -> RunProgress:
+        """Return what these rows add to the summary of a run in progress."""
+        sums = [sum(values) for values in zip(*rows.values(), strict=True)]
+        facts = RunFacts(model=self.model, unpriced_calls=sums[UNPRICED])
+        return RunProgress(sums[COST], sums[INPUT] + sums[OUTPUT], self.steps, facts)
 
 
 def rebuild_payer(events: Iterable[Any], written: int) -> Payer:
@@ -192,7 +210,9 @@ def _set_model(payer: Payer, data: EventData, _: Instant) -> None:
 def _count_request(payer: Payer, data: EventData, at: Instant) -> None:
     _count_lost_call(payer, at)
     payer.asking = True
-    if isinstance(data, CompactionStarted):
+    if isinstance(data, LlmRequest):
+        payer.steps = data.step
+    elif isinstance(data, CompactionStarted):
         payer.writer = f"{data.provider}/{data.model}"
 
 
@@ -257,6 +277,7 @@ COUNTERS: dict[str, Callable[[Payer, EventData, Instant], None]] = {
     "context_compacted": _count_compaction,
     "compaction_failed": _count_compaction,
     "tool_call_start": _count_tool_call,
+    "client_call_requested": _count_tool_call,
     "agent_spawn": _count_delegation,
     "run_end": _count_end,
 }

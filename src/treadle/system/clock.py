@@ -43,16 +43,20 @@ _elapsed = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOC
 """Returns seconds since an arbitrary moment. Sleep of the machine counts if the system has such a clock."""
 
 
+_STRIDE = 0x9E3779B1
+"""Odd, so that the ends of four billion ids differ, and large, so that successive ids look different."""
 _COUNTS = [f"{count:03x}" for count in range(0x1000)]
 
 
 class TimeOrderedIds:
-    """UUIDv7 (RFC 9562): 48 bits of milliseconds, a 12-bit counter, and 62 random bits drawn once per process.
+    """UUIDv7 (RFC 9562): 48 bits of milliseconds, a 12-bit counter, and 62 random bits drawn once per process, of
+    which the last 32 change with every id, so that people can tell ids apart by their end.
 
     Ids of one process stay in order even if the clock steps back. They are names, not secrets."""
 
     def __init__(self) -> None:
-        self._tail = f"{0x8000000000000000 | secrets.randbits(62):016x}"
+        self._tail = f"{0x80000000 | secrets.randbits(30):08x}"
+        self._end = secrets.randbits(32)
         self._millisecond = 0
         self._count = 0
         self._head = ""
@@ -64,7 +68,8 @@ class TimeOrderedIds:
             self._begin(millisecond)
         elif self._count > 0xFFF:
             self._begin(self._millisecond + 1)
-        return f"{prefix}_{self._head}{_COUNTS[self._count]}{self._tail}"
+        self._end = (self._end + _STRIDE) & 0xFFFFFFFF
+        return f"{prefix}_{self._head}{_COUNTS[self._count]}{self._tail}{self._end:08x}"
 
     def _begin(self, millisecond: int) -> None:
         self._millisecond, self._count = millisecond, 0

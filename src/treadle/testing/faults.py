@@ -7,7 +7,7 @@ from typing import Literal, Protocol, TypeVar
 from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.ids import RunId
 from treadle.domain.messages import Message
-from treadle.ports.journal import Advance, Advanced, Claim, Journal, Wakes
+from treadle.ports.journal import ANY, Advance, Advanced, Claim, Journal, Wakes
 
 Operation = Literal["submit", "claim", "advance", "deliver", "read", "renew", "runnable"]
 Fault = Literal["before", "after"]
@@ -57,8 +57,8 @@ class FaultyJournal:
     async def advance(self, advance: Advance) -> Advanced:
         return await self._do("advance", lambda: self._journal.advance(advance))
 
-    async def deliver(self, run_id: RunId, event: Draft, key: str) -> int | None:
-        return await self._do("deliver", lambda: self._journal.deliver(run_id, event, key))
+    async def deliver(self, run_id: RunId, event: Draft, key: str, seen: int = ANY) -> int | None:
+        return await self._do("deliver", lambda: self._journal.deliver(run_id, event, key, seen))
 
     async def history(self, run_id: RunId) -> Sequence[Message]:
         return await self._do("read", lambda: self._journal.history(run_id))

@@ -119,7 +119,7 @@ class Bash:
             policy=context.sandbox,
             environment=dict(context.secrets),
             timeout=arguments.timeout,
-            git=_find_git_use(arguments.command),
+            git=find_git_use(arguments.command),
         )
         try:
             finished = await self._commands.run(command, output.add)
@@ -154,6 +154,7 @@ def find_command_subjects(command: str) -> Subjects:
     from treadle.tools.shell.destructive import find_caution, find_destruction
     from treadle.tools.shell.glob_suggestion import suggest_line, suggest_pattern
     from treadle.tools.shell.parser import parse_commands
+    from treadle.tools.shell.reading import only_reads
 
     parsed = parse_commands(command)
     caution = find_caution(command, parsed)
@@ -170,6 +171,7 @@ def find_command_subjects(command: str) -> Subjects:
         commands=tuple(call.marked_words for call in parsed.calls),
         only_by_options=parsed.only_by_options,
         destructive=destructive,
+        reads_only=caution is None and destructive is None and only_reads(parsed),
     )
 
 
@@ -205,7 +207,8 @@ def _find_advice(line: str) -> str | None:
     return None if advice is None else f"There is no terminal here. {advice}"
 
 
-def _find_git_use(line: str) -> GitUse | None:
+def find_git_use(line: str) -> GitUse | None:
+    """Return how a command line uses git, or None if it does not."""
     from treadle.tools.shell.git import find_git_use
     from treadle.tools.shell.parser import parse_commands
 

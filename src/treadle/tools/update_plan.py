@@ -10,7 +10,7 @@ MAX_ENTRIES = 100
 
 
 class PlanEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """A step."""
+    """Step."""
 
     content: Annotated[str, Meta(min_length=1, max_length=1000)]
     status: Literal["pending", "in_progress", "completed"] = "pending"
@@ -18,11 +18,14 @@ class PlanEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @tool(effect="none")
-def update_plan(entries: Annotated[tuple[PlanEntry, ...], Meta(max_length=MAX_ENTRIES)]) -> str:
-    """Show the user your plan for a task of several steps. Send the whole plan each time.
+def update_plan(
+    entries: Annotated[tuple[PlanEntry, ...], Meta(max_length=MAX_ENTRIES)], for_approval: bool = False
+) -> str:
+    """Show the user your plan.
 
     Args:
-        entries: All steps, in order.
+        entries: Steps.
+        for_approval: Plan mode only.
     """
     done = sum(entry.status == "completed" for entry in entries)
     return f"The plan is shown: {done} of {len(entries)} steps are completed."

@@ -23,7 +23,7 @@ from treadle.dispatch import local
 from treadle.doctor.examination import examine
 from treadle.domain.errors import UsageError
 from treadle.domain.events import Token
-from treadle.engine.loop import LINGER_SECONDS
+from treadle.engine.client_wait import LINGER_SECONDS
 from treadle.ports.access import CreateToken
 from treadle.ports.model import Model
 from treadle.telemetry.settings import Telemetry

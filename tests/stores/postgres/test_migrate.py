@@ -37,9 +37,14 @@ MADE_ANEW = {"memories": ["words"], "deleted_sessions": ["position"]}
 """Columns of SQLite that PostgreSQL makes itself, or keeps elsewhere."""
 MINE = SessionId("ses_own")
 BESIDE = """
+INSERT INTO agent_versions VALUES ('ada', 1, 'name: ada' || char(0), 1.5, 'anna', 'restore', 1);
+INSERT INTO agent_labels VALUES ('ada', 'production', 1, 2.5, 'anna');
+INSERT INTO shared_skills VALUES ('tidy', 'ab', x'00ff', 3.5, 'anna');
+INSERT INTO evaluations VALUES ('eva_1', 'main', 1.5, '{}', x'7b7d');
+INSERT INTO feedback VALUES ('fbk_1', 1, 'anna', 0.5, 'n' || char(0), 2.5);
 INSERT INTO session_notes VALUES ('ses_top', '/w', 'n' || char(0));
 INSERT INTO results (session_id, run, call_id, content) SELECT session_id, id, 'c', 'long' || char(0) FROM runs;
-INSERT INTO deaths VALUES ('worker-1', 2, 3.5);
+INSERT INTO deaths VALUES ('worker-1', 2, 3.5, 1);
 INSERT INTO warnings VALUES ('token/x', 'credits', 1.5, 2.5);
 INSERT INTO accounts VALUES ('token/x', 0.1, 0.2);
 INSERT INTO windows VALUES ('token/x', 'calls', 1800000000, 4);

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import openai
 
-from tests.fake_endpoint import Behaviour, FakeEndpoint
+from tests.fake_endpoint import Behaviour, FakeEndpoint, Policy
 from tests.surfaces.http.served_home import ServedHome, serve_home
 from treadle.api.engine import HostedEngine
 
@@ -40,11 +40,16 @@ class Talking(NamedTuple):
 
 @asynccontextmanager
 async def talking(
-    tmp_path: Path, *script: Behaviour, more: str = "", home: str = "", database: str | None = None
+    tmp_path: Path,
+    *script: Behaviour,
+    policy: Policy | None = None,
+    more: str = "",
+    home: str = "",
+    database: str | None = None,
 ) -> AsyncGenerator[Talking, None]:
     """Serve the agent `one` with a persona and these settings, in a home with more settings, and yield the
     clients."""
-    async with serve_home(tmp_path, *script, more=home, database=database) as server:
+    async with serve_home(tmp_path, *script, policy=policy, more=home, database=database) as server:
         file = server.home.agent_file("one")
         file.write_text(f"{file.read_text()}persona: You are one.\n{more}")
         token = await server.mint("run")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.fake_endpoint import DONE, Answer, FakeEndpoint, Silence, calls, delta, fragment, says, usage
+from tests.fake_endpoint import DONE, PAUSE, Answer, FakeEndpoint, Silence, calls, delta, fragment, says, usage
 from tests.surfaces.http.ag_ui import ServingProcess, UiThread
 from tests.surfaces.http.process import Serving
 from tests.surfaces.http.served_home import ServedHome, serve_home, wants_a_file, write_home
@@ -220,6 +220,28 @@ async def test_a_client_gets_what_was_said_elsewhere_and_keeps_its_order(tmp_pat
         same = UiThread(server, session)
         await same.ask()
         assert [text for _, text in same.texts] == ["One.", "A.", "Two.", "B.", "Three.", "C."]
+
+
+@pytest.mark.parametrize("has_part", [False, True])
+async def test_a_message_during_an_answer_is_answered_after_it_with_the_whole_answer(
+    tmp_path: Path, has_part: bool
+) -> None:
+    slow = Answer([delta(role="assistant", content="One, "), PAUSE, delta(content="two."), *END])
+    async with serve_home(tmp_path, slow, says("Three.")) as server:
+        first, second = UiThread(server), UiThread(server)
+        asking = asyncio.create_task(first.ask("Count."))
+        await server.endpoint.asked.wait()
+        [run] = (await server.ask("GET", "/v1/runs")).json["items"]
+        if has_part:
+            part = {"id": f"{run['run_id']}:6.1", "role": "assistant", "content": "One, "}
+            second.messages += [{"id": "msg-0", "role": "user", "content": "Count."}, part]
+        second.messages.append({"id": "msg-9", "role": "user", "content": "Go on."})
+        going_on = asyncio.create_task(second.ask())
+        while len((await server.ask("GET", "/v1/runs")).json["items"]) < 2:
+            pass
+        server.endpoint.go_on.set()
+        await asyncio.gather(asking, going_on)
+        assert [text for _, text in second.texts] == ["Count.", "One, two.", "Go on.", "Three."]
 
 
 async def test_text_of_a_failed_attempt_is_taken_back(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from treadle.domain.quotas import Quotas
 from treadle.operations.forks import Fork
 from treadle.operations.local_admin import FORK, ForkWhole
 from treadle.operations.operation import LocalCaller
-from treadle.operations.replays import REPLAY
+from treadle.operations.replays import REPLAY, ReplayRun
 from treadle.operations.run_diff import diff
-from treadle.operations.runs import SHOW, OneRun, ShowRun
+from treadle.operations.runs import SHOW, ShowRun
 from treadle.operations.submissions import Submission
 from treadle.remote.caller import RemoteCaller
 from treadle.remote.connection import Address, Connection
@@ -157,7 +157,7 @@ async def test_a_remote_service_forks_and_replays_like_a_local_one(tmp_path: Pat
             ticket = await caller.call(FORK, ForkWhole(Fork(old, message="Other.", asker="terminal")))
             await caller.call(SHOW, ShowRun(ticket.run_id, wait=60))
             assert (await find_queued(web, ticket.run_id)).asker == "terminal"
-            assert await caller.call(REPLAY, OneRun(old)) == await web.engine.service.replay(old)
+            assert await caller.call(REPLAY, ReplayRun(old)) == await web.engine.service.replay(old)
             found = await diff(caller, old, ticket.run_id)
             assert found == await diff(LocalCaller(web.engine.context), old, ticket.run_id)
             assert (found.a.message, found.b.message) == ("Go.", "Other.")

@@ -14,6 +14,7 @@ from tests.surfaces.http.compatible import PIXEL, Talking, talking
 from tests.surfaces.http.process import Serving
 from tests.surfaces.http.served_home import write_home
 from tests.surfaces.shell import Shell
+from treadle.domain.ids import RunId
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 GO: list[Any] = [{"role": "user", "content": "The weather?"}]
@@ -215,19 +216,29 @@ async def test_a_later_turn_shows_the_model_the_calls_of_the_earlier_ones(tmp_pa
         assert talk.sent[1]["tool_calls"][0]["function"]["name"] == "weather"
 
 
-async def test_words_of_the_user_after_results_reach_the_run(tmp_path: Path) -> None:
-    async with talking(tmp_path, asks("weather")) as talk:
+@pytest.mark.parametrize("has_ended", [False, True])
+async def test_words_of_the_user_after_results_are_answered(tmp_path: Path, has_ended: bool) -> None:
+    """By the run that has the results or, if it has ended without them, by the next one of its session."""
+    slow = Answer([PAUSE, delta(role="assistant", content="Rainy."), delta(finish="stop"), usage(), DONE])
+    async with talking(tmp_path, asks("weather"), slow, says("Regen.")) as talk:
         first = await complete(talk, GO)
-        history = [*GO, *results_of(first.message, "rain"), {"role": "user", "content": "In German."}]
-        assert (await complete(talk, history)).message.content == "Done."
-        assert [one["content"] for one in talk.sent if one["role"] in ("user", "tool")][1:3] == [
-            "rain",
-            "In German.",
-        ]
-        asked = len(talk.endpoint.requests)
-        assert (await complete(talk, history)).message.content == "Done."
-        assert len(talk.endpoint.requests) == asked
-        assert await count_runs(talk) == 1
+        [run] = await talk.engine.service.runs()
+        history = [*GO, *results_of(first.message, "rain")]
+        if has_ended:
+            talk.endpoint.go_on.set()
+            assert (await complete(talk, history)).message.content == "Rainy."
+        asking = asyncio.create_task(complete(talk, [*history, {"role": "user", "content": "In German."}]))
+        while not has_ended and not await was_steered(talk, run.origin.run_id):  # noqa: ASYNC110 -- as a client looks
+            await asyncio.sleep(0)
+        talk.endpoint.go_on.set()
+        assert (await asking).message.content.endswith("Regen.")
+        said = [one["content"] for one in talk.sent if one["role"] in ("user", "tool")]
+        assert said[1:] == ["rain", "In German."]
+        assert await count_runs(talk) == 1 + has_ended
+
+
+async def was_steered(talk: Talking, run_id: RunId) -> bool:
+    return any([event.type == "message_steered" async for event in talk.engine.service.read_stored(run_id)])
 
 
 async def test_a_call_without_a_result_is_refused_by_name(tmp_path: Path) -> None:

@@ -143,12 +143,24 @@ class OtherUserIds(NamedTuple):
 
     def path(self, template: str) -> str:
         values = {**self._asdict(), "response": f"resp_{self.run_id}", "name": "keen"}
-        return template.format_map({"memory_id": "mem_0", "step": "1", "other_id": self.run_id, **values})
+        return template.format_map(
+            {
+                "memory_id": "mem_0",
+                "step": "1",
+                "version": "1",
+                "label": "x",
+                "path": "x",
+                "other_id": self.run_id,
+                **values,
+            }
+        )
 
 
 MISSING_IDS = OtherUserIds(f"run_{'0' * 32}", f"ses_{'0' * 32}", f"apr_{'0' * 32}")
 CHAT = {"model": "keen", "messages": [{"role": "user", "content": "Hello."}]}
 ASKED: dict[str, Any] = {
+    "PUT /v1/sessions/{session_id}/mode": {"mode": "ask"},
+    "PUT /v1/runs/{run_id}/feedback": {"score": 1},
     "POST /v1/runs/{run_id}/messages": {"message": "Hello."},
     "POST /v1/runs/{run_id}/answers/{call_id}": {"text": "Yes."},
     "POST /v1/runs/{run_id}/results/{call_id}": {"content": "Yes."},
@@ -159,7 +171,12 @@ ASKED: dict[str, Any] = {
 """What is sent to routes that name something of a user: whatever the method, it must not be there."""
 OF_NOBODY = {
     "GET /v1/agents",
+    "GET /v1/evaluations",
+    "GET /v1/evaluations/{evaluation_id}",
     "GET /v1/agents/{name}",
+    "GET /v1/agents/{name}/versions",
+    "GET /v1/agents/{name}/versions/{version}",
+    "GET /v1/agents/{name}/versions/{version}/diff",
     "GET /v1/models",
     "GET /v1/models/{name}",
     "POST /v1/hooks/{hook_id}",
@@ -179,6 +196,10 @@ LISTS = {
     "GET /v1/runs",
     "GET /v1/sessions",
     "GET /v1/approvals",
+    "GET /v1/questions",
+    "GET /v1/feedback",
+    "GET /v1/overview",
+    "GET /v1/run-sums",
     "GET /v1/memory",
     "GET /v1/usage",
     "GET /v1/usage/series",
@@ -200,9 +221,9 @@ def is_about_something_of_a_user(operation: str) -> bool:
     return any(name in operation for name in ("{run_id}", "{session_id}", "{approval_id}", "{response}"))
 
 
-async def operations(server: ServedHome) -> dict[str, Scope | None]:
-    """Every operation that the document describes, and the scope that it asks for."""
-    scopes: dict[str, Scope | None] = {f"{route.method} {route.path}": route.scope for route in server.app.routes}
+async def operations(server: ServedHome) -> dict[str, tuple[Scope, ...]]:
+    """Every operation that the document describes, and the scopes of which it needs one."""
+    scopes = {f"{route.method} {route.path}": route.scopes for route in server.app.routes}
     document = (await server.ask("GET", "/v1/openapi.json")).json
     found = [f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods]
     assert len(found) > 60
@@ -215,6 +236,7 @@ async def make_data_of_alice(server: ServedHome, token: str) -> OtherUserIds:
     sent = {"message": f"Write {CANARY} into a file."}
     waiting = (await server.ask("POST", "/v1/agents/asking/runs", sent, token)).json
     await server.until(waiting["run_id"], "waiting")
+    await server.ask("PUT", f"/v1/runs/{run['run_id']}/feedback", {"score": 1, "note": CANARY}, token)
     [approval] = (await server.ask("GET", f"/v1/approvals?run_id={waiting['run_id']}")).json["items"]
     return OtherUserIds(run["run_id"], run["session_id"], approval["approval_id"])
 
@@ -235,9 +257,9 @@ async def test_for_a_limited_token_nothing_of_other_users_exists_on_any_route(tm
         alice, bob = [await mint(server, *scopes, visibility="own") for _ in range(2)]
         theirs = await make_data_of_alice(server, alice)
         undecided: list[str] = []
-        for operation, scope in (await operations(server)).items():
+        for operation, needed in (await operations(server)).items():
             method, path = operation.split(" ")
-            if scope == "admin":  # whatever it names
+            if needed == ("admin",):  # whatever it names
                 reply = await server.ask(method, theirs.path(_fill_path(path)), {}, bob)
                 assert reply.status == 403, (operation, reply)
             elif is_about_something_of_a_user(operation):
@@ -268,6 +290,10 @@ async def test_lists_leave_out_data_of_other_users(tmp_path: Path) -> None:
             "/v1/runs": (f"?session_id={theirs.session_id}", f"?cursor={theirs.run_id}", "?agent=keen", ""),
             "/v1/sessions": (f"?cursor={theirs.session_id}", ""),
             "/v1/approvals": ("",),
+            "/v1/questions": ("",),
+            "/v1/feedback": ("",),
+            "/v1/overview": ("",),
+            "/v1/run-sums": ("", f"?text={CANARY}"),
             "/v1/memory": ("", "?agent=keen", f"?agent=keen&query=dog%20{CANARY}"),
             "/v1/search": (f"?text={CANARY}", "?text=Hello"),
             "/v1/usage/series": ("?by=token", "?by=agent", ""),

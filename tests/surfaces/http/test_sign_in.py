@@ -152,6 +152,19 @@ async def test_a_sign_in_ends_when_it_is_idle_or_old_and_by_signing_out(tmp_path
         assert await identity(server, two) is None
 
 
+async def test_a_browser_that_opens_an_unknown_path_sees_a_page(tmp_path: Path) -> None:
+    async with serve_home(tmp_path) as server:
+        for path, accepted, kind in (
+            ("/nonsense", "text/html,*/*", "text/html"),
+            ("/nonsense", "application/json", "application/problem+json"),
+            ("/v1/nonsense", "text/html", "application/problem+json"),
+            ("/assets/nonsense.js", "text/html", "application/problem+json"),
+        ):
+            reply = await server.ask("GET", path, Accept=accepted)
+            assert reply.status == 404, (path, accepted)
+            assert reply.headers["content-type"].startswith(kind), (path, accepted)
+
+
 async def test_a_stream_ends_with_its_sign_in(tmp_path: Path) -> None:
     async with serve_home(tmp_path) as server:
         cookie = cookie_of(await sign_in(server, token=server.token))

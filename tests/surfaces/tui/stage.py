@@ -21,8 +21,8 @@ from treadle.testing.models import ScriptedModel
 AGENT = """\
 name: default
 model: scripted/m
-tools: [write_file, clarify]
-approvals: {default: ask}
+tools: [write_file, clarify, update_plan]
+approvals: {default: ask, rules: [{tool: update_plan, do: auto}]}
 workspace: WORKSPACE
 """
 

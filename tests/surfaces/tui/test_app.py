@@ -19,7 +19,7 @@ from treadle.surfaces.tui.help_screen import make_help
 from treadle.surfaces.tui.prompt_controller import PromptController
 from treadle.surfaces.tui.session_export import export_markdown
 from treadle.surfaces.tui.transcript_view import TranscriptView
-from treadle.testing.models import ScriptedModel, ask, call, say
+from treadle.testing.models import ScriptedModel, Silence, ask, call, say
 
 
 async def test_an_approval_is_edited_and_a_question_answered(
@@ -35,7 +35,7 @@ async def test_an_approval_is_edited_and_a_question_answered(
 
     async with open_app(tmp_path, model) as (app, pilot):
         await pilot.press(*"go", "enter")
-        await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+        await wait_for(pilot, lambda: "4 all" in read_screen(app))
         shown = [line.strip("│ ") for line in read_screen(app).split("\n") if "│   │" in line]
         assert shown == ["path: a.txt", "@@ -1,2 +1,2 @@", "same", "-zero", "+one"]
         await pilot.press("2")
@@ -59,14 +59,14 @@ async def test_the_panel_has_the_focus_again_after_a_message(tmp_path: Path) -> 
 
     async with open_app(tmp_path, model) as (app, pilot):
         await enter(pilot, "go")
-        await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+        await wait_for(pilot, lambda: "4 all" in read_screen(app))
         assert "+line 7" in read_screen(app), "a short change is shown whole on a small screen"
         await enter(pilot, "be quick")
         await wait_for(pilot, lambda: "steered" in read_screen(app) and app.focused is app.panel)
         await pilot.press(*"x")
         await wait_for(pilot, lambda: "F5 answers" in read_screen(app))
         await pilot.press("ctrl+c")
-        await wait_for(pilot, lambda: "4 allow" in read_screen(app) and app.focused is app.panel)
+        await wait_for(pilot, lambda: "4 all" in read_screen(app) and app.focused is app.panel)
         await pilot.press("1")
         await wait_for(pilot, lambda: "Done." in read_screen(app))
 
@@ -150,3 +150,34 @@ def test_help_lists_every_key_and_command_and_every_key_has_an_action() -> None:
             known = hasattr(PromptController, f"do_{key.action}") or hasattr(TreadleApp, f"action_{key.action}")
             assert known or key.action == "newline", key.action
     assert all(command.name in text for command in COMMANDS)
+
+
+async def test_what_is_said_about_a_stop_ends_with_it(tmp_path: Path) -> None:
+    async with open_app(tmp_path, ScriptedModel(Silence(), Silence())) as (app, pilot):
+        await enter(pilot, "go")
+        await wait_for(pilot, lambda: "thinking" in read_screen(app))
+        await pilot.press("escape")
+        await wait_for(pilot, lambda: app.chat.waits_for == "interrupted")
+        await wait_for(pilot, lambda: "● interrupted" in read_screen(app))
+        assert texts.INTERRUPTING not in read_screen(app)
+        assert "The next message resumes the run." in read_screen(app)
+        await pilot.press("escape")
+        await wait_for(pilot, lambda: "The run was cancelled" in read_screen(app))
+        await wait_for(pilot, lambda: "○ ready" in read_screen(app))
+        assert texts.CANCELLING not in read_screen(app)
+        assert "resumes" not in read_screen(app)
+
+
+async def test_output_below_what_is_visible_is_announced(tmp_path: Path) -> None:
+    long = "\n\n".join(f"paragraph {number}" for number in range(30))
+    async with open_app(tmp_path, ScriptedModel(say(long), say("At the end."))) as (app, pilot):
+        await enter(pilot, "go")
+        await wait_for(pilot, lambda: "paragraph 29" in read_screen(app))
+        await pilot.press("pageup", "pageup")
+        await wait_for(pilot, lambda: "paragraph 29" not in read_screen(app))
+        assert texts.NEWS_BELOW not in read_screen(app)
+        await app.chat.send("again")
+        await wait_for(pilot, lambda: texts.NEWS_BELOW in read_screen(app))
+        await pilot.press("ctrl+end")
+        await wait_for(pilot, lambda: "At the end." in read_screen(app))
+        await wait_for(pilot, lambda: texts.NEWS_BELOW not in read_screen(app))

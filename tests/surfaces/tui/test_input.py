@@ -81,3 +81,23 @@ async def test_images_are_attached_by_their_paths(tmp_path: Path) -> None:
     sent = [request.conversation.messages[-1] for request in model.requests]
     assert [sum(isinstance(part, Image) for part in message.parts) for message in sent] == [1, 2]
     assert find_mentioned_images("@nothing.png", tmp_path) == []
+
+
+async def test_an_earlier_message_comes_back_with_its_attachments(tmp_path: Path) -> None:
+    async with open_app(tmp_path, ScriptedModel(say("Read."), say("Read."))) as (app, pilot):
+        app.post_message(events.Paste("line\n" * 40))
+        await wait_for(pilot, lambda: len(app.extras.chips) == 1)
+        [pasted] = app.extras.chips
+        await enter(pilot, "read it")
+        await wait_for(pilot, lambda: "Read." in read_screen(app))
+        await enter(pilot, "and this")
+        await wait_for(pilot, lambda: read_screen(app).count("Read.") == 2)
+        await pilot.press(*"new", "up")
+        await wait_for(pilot, lambda: app.prompt.text == "and this")
+        assert app.extras.chips == []
+        await pilot.press("up")
+        await wait_for(pilot, lambda: app.prompt.text == "read it")
+        assert app.extras.chips == [pasted]
+        await pilot.press("down", "down")
+        await wait_for(pilot, lambda: app.prompt.text == "new")
+        assert app.extras.chips == []

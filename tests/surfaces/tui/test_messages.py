@@ -14,7 +14,6 @@ from treadle.domain.ids import SessionId
 from treadle.operations import runs, sessions
 from treadle.surfaces.tui import display_state, texts
 from treadle.surfaces.tui.app import TreadleApp
-from treadle.surfaces.tui.notification import notify_terminal
 from treadle.testing.models import ScriptedFailure, ScriptedModel, Silence, ask, call, say
 
 
@@ -57,7 +56,7 @@ async def test_the_hints_of_an_approval_can_be_read_at_80_columns(tmp_path: Path
 
     async with open_app(tmp_path, model) as (app, pilot):
         await enter(pilot, "go")
-        await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+        await wait_for(pilot, lambda: "4 all" in read_screen(app))
         await pilot.press("1")
         await wait_for_text(app, pilot, texts.VIEW_FIRST)
         await pilot.press("2")
@@ -78,7 +77,7 @@ async def test_a_rule_for_the_session_approves_the_next_call(tmp_path: Path) -> 
 
     async with open_app(tmp_path, model) as (app, pilot):
         await enter(pilot, "go")
-        await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+        await wait_for(pilot, lambda: "4 all" in read_screen(app))
         await pilot.press("4")
         await wait_for_text(app, pilot, "Both.")
         assert (tmp_path / "work" / "a.txt").read_text() == "two"
@@ -98,7 +97,7 @@ async def test_a_line_is_allowed_for_the_session_as_it_is(tmp_path: Path) -> Non
         await wait_for_text(app, pilot, "4 allow allow exactly this command for this session")
         await pilot.press("4")
         await wait_for(pilot, lambda: f"command: {line}; echo more" in read_screen(app))
-        await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+        await wait_for(pilot, lambda: "4 all" in read_screen(app))
         assert (tmp_path / "work" / "a.txt").read_text() == "[x]\n[x]\n"
         await pilot.press("3", "enter")
         await wait_for_text(app, pilot, "All.")
@@ -110,7 +109,7 @@ async def test_a_line_that_is_hard_to_read_is_not_allowed_for_the_session(tmp_pa
     async with open_app(tmp_path, model, agent=WITH_BASH.replace("auto", "ask")) as (app, pilot):
         await enter(pilot, "go")
         await wait_for(pilot, lambda: "3 deny" in read_screen(app))
-        assert "4 allow" not in read_screen(app)
+        assert "4 all" not in read_screen(app)
         await pilot.press("4")
         await wait_for_text(app, pilot, texts.NO_RULE)
         await pilot.press("3", "enter")
@@ -134,11 +133,11 @@ async def test_quitting_asks_while_an_approval_waits(tmp_path: Path) -> None:
 
     async with open_app(tmp_path, model) as (app, pilot):
         await enter(pilot, "go")
-        await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+        await wait_for(pilot, lambda: "4 all" in read_screen(app))
         await pilot.press("ctrl+d")
         await wait_for(pilot, lambda: texts.QUIT_WAITING_TITLE in read_screen(app))
         await pilot.press("escape")
-        await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+        await wait_for(pilot, lambda: "4 all" in read_screen(app))
         await pilot.press("ctrl+d", "1")
         await wait_for(pilot, lambda: not app.is_running)
         assert app.return_value is not None
@@ -153,37 +152,32 @@ async def test_the_bell_rings_when_a_run_waits_or_a_long_one_ends(
 
     async with open_app(tmp_path, model) as (app, pilot):
         rung: list[str] = []
-        monkeypatch.setattr(app, "bell", lambda: rung.append(read_screen(app)))
+        monkeypatch.setattr(app, "ring", rung.append)
         await enter(pilot, "/bell")
         await wait_for_text(app, pilot, "bell: on.")
         await enter(pilot, "go")
         await wait_for(pilot, lambda: len(rung) == 1)
-        await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+        await wait_for(pilot, lambda: "4 all" in read_screen(app))
         await pilot.press("1")
         await wait_for(pilot, lambda: len(rung) == 2)
         await enter(pilot, "/bell")
         await wait_for_text(app, pilot, "bell: off.")
         await enter(pilot, "again")
         await wait_for_text(app, pilot, "Quiet.")
-        assert len(rung) == 2
+        assert rung == [texts.BELL_WAITS.format(agent="default"), texts.BELL_DONE.format(agent="default")]
 
 
-async def test_a_notification_goes_to_terminals_that_show_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("KITTY_WINDOW_ID", "WT_SESSION"):
+async def test_a_notification_goes_to_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KITTY_WINDOW_ID", "TMUX", "STY"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM_PROGRAM", "WezTerm")
 
     async with open_app(tmp_path) as (app, _):
         written: list[str] = []
         driver = app._driver  # pyright: ignore[reportPrivateUsage] -- as the code under test
         monkeypatch.setattr(driver, "write", written.append)
-        monkeypatch.setenv("TERM_PROGRAM", "Apple_Terminal")
-        notify_terminal(app, "needs you")
-        assert not [text for text in written if "\x1b]9" in text]
-        monkeypatch.setenv("TERM_PROGRAM", "WezTerm")
-        notify_terminal(app, "needs\x1b you")
-        assert "\x1b]9;needs␛ you\x07" in written
+        app.ring("needs\x1b you")
+        assert "\x07\x1b]9;needs␛ you\x07" in written
 
 
 async def test_selected_text_is_copied_only_if_enabled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ async def test_the_main_screens_look_as_recorded(tmp_path: Path, size: tuple[int
             shown["chat"] = capture(app)
             app.chat.pending = [make_approval()]
             app.review.show()
-            await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+            await wait_for(pilot, lambda: "4 all" in read_screen(app))
             shown["approval"] = capture(app)
             app.chat.pending = []
             app.review.show()

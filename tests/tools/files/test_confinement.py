@@ -19,7 +19,7 @@ from treadle.tools.files.read import read_file
 from treadle.tools.files.write import write_file
 
 each = pytest.mark.parametrize
-FLIPS = 2000
+FLIPS = 400
 
 
 def attempts(workspace: Path, path: str) -> str:

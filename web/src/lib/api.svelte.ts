@@ -30,8 +30,10 @@ class Session {
   shownTo: Identity | null = $state(null);
   /** Whether the first request has been answered. */
   known = $state(false);
-  may(scope: Scope): boolean {
-    return this.shownTo?.scopes.includes(scope) ?? false;
+  /** Return whether the user has one of these scopes. An administrator has every scope. */
+  may(...scopes: Scope[]): boolean {
+    const own = this.shownTo?.scopes ?? [];
+    return own.includes("admin") || scopes.some((scope) => own.includes(scope));
   }
   /** Begin as someone. Pages that were made for someone with other rights are dropped. */
   begin(identity: Identity): void {
@@ -79,6 +81,10 @@ export async function unwrap<T>(pending: Promise<Answer<T>>): Promise<T> {
   const detail = typeof problem === "object" ? (problem.detail ?? problem.title) : problem;
   const kind = typeof problem === "object" ? (problem.type ?? "").replace("urn:treadle:problem:", "") : "";
   throw new ApiProblem(answer.response.status, detail || texts.errors.status(answer.response.status), kind);
+}
+
+export function isUnreachable(error: unknown): boolean {
+  return error instanceof ApiProblem && error.status === 0;
 }
 
 export function messageOf(error: unknown): string {

@@ -1,7 +1,8 @@
 /** The approvals that wait for a reviewer, kept up to date for all pages. */
 
-import { api, messageOf, session, unwrap, type Schemas } from "./api.svelte";
+import { api, isUnreachable, messageOf, session, unwrap, type Schemas } from "./api.svelte";
 import { FollowedLoad } from "./followed_load";
+import { live } from "./live.svelte";
 
 export type Approval = Schemas["ApprovalView"];
 
@@ -26,12 +27,13 @@ class Approvals {
   }
 
   async load(): Promise<void> {
-    if (!session.may("read")) return;
+    if (!session.may("read") && !session.may("approve")) return;
     try {
       this.items = (await unwrap(api.GET("/v1/approvals"))).items;
       this.error = "";
     } catch (error) {
       this.error = messageOf(error);
+      if (isUnreachable(error)) live.afterReconnect(() => void this.load());
     } finally {
       this.loaded = true;
     }

@@ -150,7 +150,7 @@ describe("numbers", () => {
     expect([formatBytes(10), formatBytes(5_000_000), shortId("run_01a1e689215e700084bcf7433c4642b9")]).toEqual([
       "10 B",
       "4.8 MB",
-      "run_01a1e689215e",
+      "run_…3c4642b9",
     ]);
   });
   it("fill days without usage with zero", () => {

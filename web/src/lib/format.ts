@@ -85,9 +85,10 @@ export function formatBytes(bytes: number): string {
   return `${(bytes / 1024 / 1024).toFixed(1)} MB`;
 }
 
-/** The beginning of an id, which holds the time and therefore differs. */
+/** The kind and the end of an id. Its beginning is a time, which ids of the same moment share. */
 export function shortId(id: string): string {
-  return id.slice(0, 16);
+  const kind = id.slice(0, id.indexOf("_") + 1);
+  return `${kind}…${id.slice(-8)}`;
 }
 
 export function percent(share: number): string {

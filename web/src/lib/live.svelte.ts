@@ -20,6 +20,7 @@ class Live {
   #port: MessagePort | null = null;
   #own: EventStream | null = null;
   #started = false;
+  #afterReconnect: (() => void)[] = [];
   #missed = false; // something was loaded while no events were followed
 
   /** Begin to follow. Called once the user has signed in, and again after each sign-in. */
@@ -75,6 +76,7 @@ class Live {
     } else if (message.kind === "state") {
       this.state = message.state;
       this.since = message.since;
+      if (this.state === "open") for (const call of this.#afterReconnect.splice(0)) call();
       if (this.state === "open" && this.#missed) {
         this.#missed = false;
         for (const reset of this.#resets) reset();
@@ -92,6 +94,11 @@ class Live {
     for (let tries = 0; state() === "connecting" && tries < 40; tries++)
       await new Promise((done) => setTimeout(done, 25));
     this.#missed ||= state() !== "open";
+  }
+
+  /** Call a function once the server answers again. */
+  afterReconnect(call: () => void): void {
+    this.#afterReconnect.push(call);
   }
 
   /** Call a function with new events until the returned function is called. */

@@ -1,6 +1,7 @@
 /** Something that a page loads: its data, whether it is being loaded, and what went wrong. */
 
-import { messageOf } from "./api.svelte";
+import { isUnreachable, messageOf } from "./api.svelte";
+import { live } from "./live.svelte";
 
 export class Resource<T> {
   data: T | undefined = $state.raw();
@@ -20,6 +21,7 @@ export class Resource<T> {
     } catch (error) {
       if (turn !== this.#turn) return;
       this.error = messageOf(error);
+      if (isUnreachable(error)) live.afterReconnect(() => void (turn === this.#turn && this.load(read)));
     } finally {
       if (turn === this.#turn) this.loading = false;
     }

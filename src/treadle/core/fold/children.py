@@ -10,7 +10,7 @@ from treadle.domain.messages import user
 @on(e.AgentSpawn)
 def _on_agent_spawn(state: RunState, data: e.AgentSpawn) -> None:
     state.status, state.waiting = "running", None
-    child = state.tree.children[data.call_id] = Child(data, state.latest_at)
+    child = state.tree.children[data.call_id] = Child(data, state.latest_at, mode=data.mode)
     if data.end is not None:
         state.evaluation.evaluator = child
     if (call := state.find_call(data.call_id)) is not None:
@@ -30,6 +30,9 @@ def _on_agent_end(state: RunState, data: e.AgentEnd) -> None:
 def _on_agent_told(state: RunState, data: e.AgentTold) -> None:
     for call_id in data.call_ids:
         child = state.tree.children[call_id]
+        if data.what == "mode":
+            child.mode = data.mode
+            continue
         child.signal, child.signalled_at = None if data.what == "resume" else data.what, state.latest_at
 
 

@@ -10,6 +10,7 @@ from treadle.core.context.tokens import TokenCount
 from treadle.core.fold.registry import on
 from treadle.core.state import RunState
 from treadle.core.suspicion import MODEL_CALL
+from treadle.core.tools.modes import PLAN_NOTE, PLAN_OVER_NOTE
 from treadle.domain import events as e
 from treadle.domain.messages import user
 
@@ -19,6 +20,7 @@ FOR_PEOPLE: tuple[str, ...] = get_args(e.ReviewerWait)
 @on(e.RunQueued)
 def _on_run_queued(state: RunState, data: e.RunQueued) -> None:
     state.agent, state.review.asker, state.command = data.agent, data.asker, data.command
+    state.review.mode = data.mode
     state.tree.queued = data
     state.tree.ceilings = list_tree_ceilings(state.origin.run_id, data.agent, data.lineage)
     state.accounts = (
@@ -39,6 +41,8 @@ def _on_heartbeat_fired(state: RunState, _: e.HeartbeatFired) -> None:
 @on(e.UserMessage)
 def _on_user_message(state: RunState, data: e.UserMessage) -> None:
     state.turn.inbox.append(data.message)
+    if state.review.mode == "plan":
+        state.turn.inbox.append(user(PLAN_NOTE))
     state.submitted_text = data.message.text
     state.texts_to_recall.append(state.submitted_text)
 
@@ -115,6 +119,13 @@ def _on_resume_requested(state: RunState, _: e.ResumeRequested) -> None:
     if state.interrupted is not None and state.evaluation.evaluator is None:  # else it had nothing left to say
         state.turn.inbox.append(user("(You were interrupted. Go on where you stopped.)"))
     state.interrupted, state.waiting = None, None
+
+
+@on(e.ModeChanged)
+def _on_mode_changed(state: RunState, data: e.ModeChanged) -> None:
+    before, state.review.mode = state.review.mode, data.mode
+    if (before == "plan") != (data.mode == "plan"):
+        state.turn.inbox.append(user(PLAN_NOTE if data.mode == "plan" else PLAN_OVER_NOTE))
 
 
 @on(e.CancelRequested)

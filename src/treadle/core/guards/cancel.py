@@ -14,6 +14,6 @@ def judge(state: RunState, now: Instant) -> StopVerdict | None:
             "cancelled",
             state.turn.answer_so_far,
             reason=f"The run was cancelled: {state.cancelled}",
-            next="Send another message to its session to go on from here.",
+            next="Send its session another message to go on from here.",
         )
     )

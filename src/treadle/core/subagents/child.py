@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from treadle.domain.events import AgentEnd, AgentSpawn, ChildSignal
 from treadle.domain.ids import Instant, RunId
+from treadle.domain.modes import ApprovalMode
 
 
 @dataclass(slots=True)
@@ -14,7 +15,9 @@ class Child:
     began_at: Instant
     end: AgentEnd | None = None
     signal: ChildSignal | None = None
-    """The last signal, while it applies."""
+    """The last signal to stop or to wait, while it applies."""
+    mode: ApprovalMode | None = None
+    """The mode that it was given last."""
     signalled_at: Instant = 0.0
     waiting: set[RunId] = field(default_factory=set[RunId])
     """The child run or its descendants that wait for a reviewer. Its time limit pauses meanwhile."""

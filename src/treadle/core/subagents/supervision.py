@@ -49,7 +49,7 @@ def find_signal(state: RunState, now: Instant) -> AgentTold | None:
     """Return the signal that child runs need before the run continues, or None.
 
     Runs whose time is up are cancelled; all are cancelled after an interrupting message; interrupted ones are
-    resumed."""
+    resumed; all get the mode of the session."""
     running = [child for child in state.running_children if child.signal != "cancel"] if state.tree.children else []
     if not running:
         return None
@@ -58,8 +58,17 @@ def find_signal(state: RunState, now: Instant) -> AgentTold | None:
     timed_out = [child for child in running if child.due_at is not None and now >= child.due_at]
     if timed_out:
         return _make_signal(timed_out, "cancel", _describe_timeout(timed_out[0]))
+    if (change := pass_on_mode(state)) is not None:
+        return change
     paused = [child for child in running if child.signal == "interrupt"]
     return _make_signal(paused, "resume", "") if paused else None
+
+
+def pass_on_mode(state: RunState) -> AgentTold | None:
+    """Return the signal that gives child runs the mode of the session, or None if they have it."""
+    mode, running = state.review.mode, state.running_children if state.tree.children else []
+    behind = [child for child in running if child.mode != mode and child.spawn.role not in EVALUATOR_ROLES]
+    return None if not behind else AgentTold(tuple([child.spawn.call_id for child in behind]), "mode", "", mode)
 
 
 def wait_for_child(state: RunState, child: Child) -> RunWaiting:

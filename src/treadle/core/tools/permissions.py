@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from treadle.core.state import RunState
+from treadle.core.tools.modes import adjust_rules, find_plan_refusal
 from treadle.domain.command_patterns import (
     RISK_PHRASES,
     CommandWords,
@@ -72,16 +73,23 @@ def extend_rules(queued: RunQueued, rule: ApprovalRule) -> tuple[ApprovalRules, 
 
 
 def permits_everything(state: RunState, spec: ToolSpec) -> bool:
-    """Return whether neither the rules nor the declaration of a tool ask or refuse. The tool may still be cautious
-    itself."""
-    return not spec.needs_approval and all(
-        rules.default == "auto" and not rules.rules for rules in effective_rules(state)
-    )
+    """Return whether neither the rules, nor the declaration of a tool, nor the mode ask or refuse. The tool may
+    still be cautious itself."""
+    if spec.needs_approval or state.review.mode not in (None, "auto"):
+        return False
+    return all(rules.default == "auto" and not rules.rules for rules in effective_rules(state))
 
 
 def rule_on_call(state: RunState, spec: ToolSpec, subjects: Subjects, grants: Sequence[Grant] = ()) -> Ruling:
-    """Return the strictest ruling on anything that the call would do, by all rules that apply."""
-    return apply_all_rules(effective_rules(state), spec, subjects, grants)
+    """Return the strictest ruling on anything that the call would do, by all rules that apply, in the mode of the
+    session."""
+    mode = state.review.mode
+    if (refusal := find_plan_refusal(mode, spec, subjects)) is not None:
+        return Ruling("deny", refusal)
+    rules = effective_rules(state)
+    if mode is not None:
+        rules = [adjust_rules(each, mode, state.agent, spec, subjects) for each in rules]
+    return apply_all_rules(rules, spec, subjects, grants)
 
 
 def apply_all_rules(

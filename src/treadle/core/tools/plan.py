@@ -35,10 +35,10 @@ from treadle.domain.observations import says_all
 from treadle.domain.runs import Outcome
 from treadle.domain.suggestions import find_closest
 
-OUTCOME_UNKNOWN = (
-    "Interrupted, outcome unknown: the call was started, and whether it took effect is not known. "
-    "Check before you do it again."
+STARTED_BUT_UNKNOWN = (
+    "outcome unknown: the call was started, and whether it took effect is not known. Check before you do it again."
 )
+OUTCOME_UNKNOWN = f"Interrupted, {STARTED_BUT_UNKNOWN}"
 AFTER_A_DENIAL = "Do not try this call again: go on without it, or say what you need it for."
 UNANSWERED = "No answer came in time. Continue as you think best, and state your assumptions."
 SUPERSEDED = "A new message arrived before an answer."

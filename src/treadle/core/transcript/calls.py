@@ -280,6 +280,7 @@ def _make_approval(event: Event, data: e.ApprovalRequested) -> ApprovalItem:
         reason=data.reason,
         pattern=data.pattern,
         destructive=data.destructive,
+        is_plan=data.is_plan,
         concern=data.concern,
         places=data.places,
         expires_at=data.expires_at,

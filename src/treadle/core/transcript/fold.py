@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from treadle.core.transcript.calls import CallFold
 from treadle.core.transcript.children import ChildFold
 from treadle.core.transcript.item_store import ItemStore
-from treadle.core.transcript.notes import describe_event, describe_retry
+from treadle.core.transcript.notes import Note, describe_ended_wait, describe_event, describe_retry
 from treadle.core.transcript.totals import TotalsFold
 from treadle.core.transcript.writing import (
     ANSWER_PART,
@@ -57,6 +57,10 @@ class RunTranscript:
         """Live text of earlier requests comes too late."""
         self._retry: NoteItem | None = None
         """The note about the failed attempts of the current model call."""
+        self._wait: tuple[NoteItem, e.RunWaiting] | None = None
+        """The note about the wait of the run, and why it waits."""
+        self._compaction: NoteItem | None = None
+        """The note about the summary that is being made."""
         self._answer = ("", "")
         """The key and the text of the latest answer."""
         self._step = 0
@@ -160,22 +164,42 @@ class RunTranscript:
         self._reply = None
 
     def _apply_durable(self, event: Event) -> None:
+        if self._wait is not None and (self.totals.waiting_for is None or isinstance(event.data, e.RunWaiting)):
+            self._end_wait(*self._wait)
         if (note := describe_event(event.data)) is not None:
-            self._store.put(
-                NoteItem(
-                    **self._place(event),
-                    topic=event.type,
-                    text=note.text,
-                    level=note.level,
-                    details=note.details,
-                    call_id=note.call_id,
-                    count=note.number,
-                    wake_at=event.data.wake_at if isinstance(event.data, e.RunWaiting) else None,
-                )
-            )
+            self._put_note(event, note)
         handle = _HANDLERS.get(type(event.data))
         if handle is not None:
             handle(self, event, event.data)
+
+    def _put_note(self, event: Event, note: Note) -> None:
+        """Add a note. One note tells of a summary: first that it is being made, then how that ended."""
+        item = NoteItem(
+            **self._place(event),
+            topic=event.type,
+            text=note.text,
+            level=note.level,
+            details=note.details,
+            call_id=note.call_id,
+            count=note.number,
+            wake_at=event.data.wake_at if isinstance(event.data, e.RunWaiting) else None,
+        )
+        match event.data:
+            case e.RunWaiting() as wait:
+                self._wait = (item, wait)
+            case e.CompactionStarted() | e.ContextCompacted() | e.CompactionFailed():
+                begun = self._compaction
+                if begun is not None:
+                    item = replace(item, key=begun.key, sequence=begun.sequence, part=begun.part, at=begun.at)
+                self._compaction = item if isinstance(event.data, e.CompactionStarted) else None
+            case _:
+                pass
+        self._store.put(item)
+
+    def _end_wait(self, note: NoteItem, wait: e.RunWaiting) -> None:
+        """Put the note about a wait that is over into the past."""
+        self._wait = None
+        self._store.put(replace(note, text=describe_ended_wait(wait), level="info", wake_at=None))
 
     def _place(self, event: Event) -> dict[str, Any]:
         """Return the place of the next item that begins with an event."""
@@ -323,6 +347,8 @@ class RunTranscript:
     def on_end(self, event: Event, data: e.RunEnd) -> None:
         self._discard_reply()
         self._end_countdown()
+        if self._retry is not None and self._retry.text in data.reason:
+            self._store.put(replace(self._retry, level="detail"))  # the end says it
         self._calls.close_all(is_cancelled=data.outcome == "cancelled")
         self._children.close_all()
         answer_key, text = self._answer

@@ -8,6 +8,7 @@ from treadle.domain import events as e
 from treadle.domain.durations import format_duration
 from treadle.domain.graphemes import truncate
 from treadle.domain.memories import describe_recall
+from treadle.domain.modes import describe_mode
 from treadle.domain.time_format import format_second
 from treadle.domain.transcript import NoteLevel
 
@@ -53,6 +54,11 @@ def describe_retry(failure: str, retry: e.LlmRetry) -> str:
     if retry.delay_ms >= LONG_WAIT_MS:
         when = f"{format_duration(retry.delay_ms / 1000)}, at {format_second(retry.wake_at)}"
     return f"{failure} Retrying in {when}."
+
+
+def describe_ended_wait(wait: e.RunWaiting) -> str:
+    """Return the note about a wait that is over."""
+    return "Interrupted." if wait.reason == "interrupted" else f"waited: {wait.detail}"
 
 
 def _describe_run(data: e.EventData) -> Note | None:
@@ -140,9 +146,11 @@ def _describe_permission(data: e.EventData) -> Note | None:
             text = f"{shown} of {length} characters go to the model; it can recall the rest"
             return Note(text, "detail", call_id=call_id)
         case e.ProcessKilled(why=why, processes=processes, call_id=call_id):
-            return Note(f"stopped ({why}), with {processes} of its processes", call_id=call_id)
+            return Note(f"stopped ({why}), with {processes} of its processes", "detail", call_id=call_id)
         case e.SandboxDenied(reason=reason, call_id=call_id):
             return Note(f"not run: {_quote(reason)}", "warning", call_id=call_id)
+        case e.ModeChanged(mode=mode, by=by):
+            return Note(f"mode: {describe_mode(mode)}{f', by {_quote(by)}' if by else ''}")
         case e.SecretUsed(name=name, tool=tool, call_id=call_id):
             return Note(f"{tool} uses the secret {name}", call_id=call_id)
         case e.SecretDenied(name=name, tool=tool, call_id=call_id):

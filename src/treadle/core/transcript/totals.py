@@ -47,6 +47,8 @@ class TotalsFold:
                 self._change(context_tokens=0, has_new_conversation=True)
             case e.AgentSpawn() | e.AgentEnd():
                 self._apply_child(data)
+            case e.ModeChanged(mode=mode):
+                self._change(mode=mode)
             case _:
                 self._apply_run(event)
 
@@ -71,7 +73,10 @@ class TotalsFold:
             case e.RunQueued(agent=agent, command=command):
                 self._credits_per_dollar = data.credits_per_dollar
                 self._change(
-                    agent=agent.name, model=self.totals.model or agent.model, is_command=command is not None
+                    agent=agent.name,
+                    model=self.totals.model or agent.model,
+                    is_command=command is not None,
+                    mode=data.mode,
                 )
             case e.RunStart():
                 self._change(started_at=event.timestamp, activity="thinking")

@@ -5,6 +5,7 @@ from typing import Literal
 from treadle.domain.events.definitions import EventData, durable
 from treadle.domain.ids import Instant, RunId, SessionId
 from treadle.domain.lineage import Role
+from treadle.domain.modes import ApprovalMode
 from treadle.domain.runs import Metrics, Outcome, OutcomeKind, Status
 
 
@@ -27,6 +28,8 @@ class AgentSpawn(EventData, frozen=True):
     """Tools of its agent that it does not have, because its parent lacks them."""
     end: Outcome | None = None
     """For an evaluation: how the run ends afterwards."""
+    mode: ApprovalMode | None = None
+    """The mode that the child run begins with."""
 
 
 @durable("agent_end")
@@ -76,16 +79,18 @@ class AgentAnswered(EventData, frozen=True):
     """The call of the receiving run that the descendant belongs to; empty in the run itself."""
 
 
-ChildSignal = Literal["cancel", "interrupt", "resume"]
+ChildSignal = Literal["cancel", "interrupt", "resume", "mode"]
 
 
 @durable("agent_told")
 class AgentTold(EventData, frozen=True):
-    """Child runs were told to stop, to wait or to continue, in the same commit."""
+    """Child runs were told to stop, to wait, to continue or to change their mode, in the same commit."""
 
     call_ids: tuple[str, ...]
     what: ChildSignal
     reason: str
+    mode: ApprovalMode | None = None
+    """The new mode, for `mode`."""
 
 
 @durable("quality_scored")

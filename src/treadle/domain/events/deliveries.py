@@ -3,7 +3,7 @@
 from typing import Literal
 
 from treadle.domain.events.definitions import EventData, durable
-from treadle.domain.events.permissions import ApprovalDecided, ClarifyAnswered
+from treadle.domain.events.permissions import ApprovalDecided, ClarifyAnswered, ModeChanged
 from treadle.domain.events.tool_calls import ClientResult
 from treadle.domain.messages import Message
 
@@ -46,4 +46,5 @@ Delivery = (
     | ApprovalDecided
     | ClarifyAnswered
     | ClientResult
+    | ModeChanged
 )

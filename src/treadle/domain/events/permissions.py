@@ -5,6 +5,7 @@ from typing import Literal
 from treadle.domain.events.definitions import EventData, durable
 from treadle.domain.file_fingerprints import FileFingerprint
 from treadle.domain.ids import ApprovalId, Instant
+from treadle.domain.modes import ApprovalMode
 from treadle.domain.permissions import ConcernKind
 
 
@@ -29,6 +30,8 @@ class ApprovalRequested(EventData, frozen=True):
     """What the call would destroy, if it is known to be destructive. It is approved once at most."""
     files: tuple[FileFingerprint, ...] = ()
     """The files that it changes, as they are now. The approval is for these."""
+    is_plan: bool = False
+    """The call shows a plan: its approval ends plan mode."""
 
 
 Decision = Literal["approve", "deny"]
@@ -56,6 +59,16 @@ class ApprovalExpired(EventData, frozen=True):
 
     approval_id: ApprovalId
     call_id: str
+
+
+@durable("mode_changed")
+class ModeChanged(EventData, frozen=True):
+    """The mode of the session has changed. It applies from the next tool call on."""
+
+    mode: ApprovalMode | None = None
+    """Null: the approval rules of the agent decide alone."""
+    by: str = ""
+    """Who changed it; empty: the parent run, which passes it on."""
 
 
 @durable("clarify_requested")

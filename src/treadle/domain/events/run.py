@@ -11,10 +11,11 @@ from treadle.domain.labels import Labels
 from treadle.domain.lineage import Lineage
 from treadle.domain.messages import Message
 from treadle.domain.models import UNKNOWN_WINDOW, Profile
+from treadle.domain.modes import ApprovalMode
 from treadle.domain.permissions import Asker
 from treadle.domain.quotas import Quotas, Shortage
 from treadle.domain.runs import Metrics, OutcomeKind, RunPart, Status
-from treadle.domain.tools import ClientTool, ToolChoice, ToolSpec
+from treadle.domain.tools import ClientTool, StandIns, ToolChoice, ToolSpec
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.workspaces import Workspace
 
@@ -66,6 +67,12 @@ class RunQueued(EventData, frozen=True):
     """The program submitted it with deps of its own, which are not stored. Another process makes them anew."""
     client_tools: tuple[ClientTool, ...] = ()
     """The tools that the sender of the message runs itself."""
+    version: int | None = None
+    """The version of the agent, whose settings the run may have changed. Null: a program defines the agent."""
+    mode: ApprovalMode | None = None
+    """The mode of the session. Null: the approval rules of the agent decide alone."""
+    stand_ins: StandIns | None = None
+    """Recorded results in place of those of tools, for evaluations. Null: the tools run."""
 
     @property
     def has_anonymous_words(self) -> bool:
@@ -177,7 +184,8 @@ class RunRecovered(EventData, frozen=True):
     alone: bool = True
     """No other run was executing in the worker that died."""
     deaths_lately: int = 0
-    """Workers that died in the last minutes, this one included; 0: not counted."""
+    """Workers that died in the last minutes, this one included; 0: not counted. Those that died with the same other
+    run alone count once."""
     cause: RecoveryCause = "worker_died"
     """worker_died: the previous worker died or lost its lease. engine_failed: the engine raised an exception."""
 

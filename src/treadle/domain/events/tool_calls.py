@@ -99,6 +99,7 @@ CallErrorCause = Literal[
     "not_started",
     "tree_full",
     "child",
+    "not_recorded",
 ]
 """raised: the tool raised an exception. tool_error: the tool failed and explained why. fault: the tool found,
 before an approval was requested, that the call could not succeed. tool_missing: the tool no longer exists.
@@ -107,7 +108,8 @@ no_reviewer: it needs an approval, and there is no one to ask. no_user: it asks 
 answer. superseded: a new message came first. expired: no one decided or answered in time. raw_secret: its arguments
 hold the value of a secret. secret_refused: it asks for a secret that it may not use. vault_unavailable: the vault
 cannot be opened. not_started: the child run could not be started. tree_full: the tree has its maximum number of
-runs. child: the child run failed or was stopped."""
+runs. child: the child run failed or was stopped. not_recorded: an evaluated run called a tool without a recorded
+result."""
 
 
 @durable("tool_call_error")

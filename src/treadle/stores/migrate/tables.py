@@ -73,18 +73,24 @@ def _table(name: str, columns: str, key: str, **more: Any) -> MigratedTable:
 LAST_SEQUENCE = "(SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id)"
 TABLES = (
     _table("agents", "agent_id name state", "agent_id"),
+    _table("agent_versions", "agent number text at author origin restored", "agent number"),
+    _table("agent_labels", "agent label number at author", "agent label"),
+    _table("shared_skills", "name sha256 files at author", "name"),
     _table(
         "runs",
         "id run_id session_id agent_id parent_run_id submission_key created_at status outcome waiting_for sequence "
-        "epoch worker lease_until wake_at counted places owner lost_worker title session_model workspace folder",
+        "epoch worker lease_until wake_at counted places owner lost_worker title session_model session_mode "
+        "workspace folder",
         "id",
         identity="id",
         source={"sequence": LAST_SEQUENCE},
     ),
     _table("events", "position run sequence event_id timestamp type version data", "position", identity="position"),
     _table("deliveries", "run key sequence", "run key"),
-    _table("deaths", "worker runs at", "worker"),
-    _table("run_summaries", "run message cost tokens steps duration_ms labels", "run"),
+    _table("deaths", "worker runs at run", "worker"),
+    _table("evaluations", "evaluation_id name ended_at summary content", "evaluation_id"),
+    _table("feedback", "feedback_id run author score note at", "feedback_id"),
+    _table("run_summaries", "run message cost tokens steps duration_ms labels facts", "run"),
     _table("run_labels", "key value run owner", "key value run"),
     _table("said", "session_id run messages whole", "session_id run", converters={"whole": bool}),
     _table(

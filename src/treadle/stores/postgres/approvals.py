@@ -36,7 +36,7 @@ class PostgresApprovals:
 
 def _to_record(row: PostgresRow) -> ApprovalRecord:
     approval_id, run_id, session_id, agent_id, parent, call_id, tool, arguments, reason, pattern, *rest = row
-    requested_at, expires_at, decision, agent, owner, workspace, folder = rest
+    requested_at, expires_at, decision, agent, owner, message, workspace, folder = rest
     return ApprovalRecord(
         approval_id=approval_id,
         origin=Origin(run_id, session_id, agent_id, parent),
@@ -50,5 +50,6 @@ def _to_record(row: PostgresRow) -> ApprovalRecord:
         decision=decision,
         agent=unescape_nul(agent),
         owner=owner,
+        message=unescape_nul(message),
         workspace=Workspace(workspace, folder),
     )

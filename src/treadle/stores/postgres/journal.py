@@ -14,6 +14,7 @@ from treadle.domain.messages import Message
 from treadle.domain.users import LOCAL_USER
 from treadle.ports.clock import Clock
 from treadle.ports.journal import (
+    ANY,
     LEASE_SECONDS,
     RECENT_DEATH_SECONDS,
     Advance,
@@ -42,7 +43,7 @@ from treadle.stores.postgres.connection import unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
 from treadle.stores.postgres.driver import PostgresRow
 from treadle.stores.postgres.owned_runs import HeldRun, has_counted_events
-from treadle.stores.postgres.projections import project_events
+from treadle.stores.postgres.projections import project_events, project_progress
 from treadle.stores.postgres.runs import PostgresRuns, to_event
 from treadle.stores.postgres.writer import PostgresWriter
 from treadle.stores.run_facts import (
@@ -50,6 +51,7 @@ from treadle.stores.run_facts import (
     explain_taken_session,
     has_own_deps,
     read_followed_run,
+    read_mode_of_run,
     read_owner_of_run,
     read_workspace_of_run,
 )
@@ -156,14 +158,14 @@ class PostgresJournal(PostgresRuns):
             origin,
             answer.epoch,
             tuple([to_event(origin, record) for record in events]),
-            None if answer.lost is None else await self._record_death(answer.lost),
+            None if answer.lost is None else await self._record_death(answer.lost, answer.id),
             _to_session_facts(facts),
         )
 
-    async def _record_death(self, worker: str) -> Death:
-        """Record that a worker died while it owned runs; return what that says about each of them."""
+    async def _record_death(self, worker: str, run: int) -> Death:
+        """Record that a worker died while it owned this run; return what that says about the run."""
         row = await self._database.row(
-            "record_death", worker, self._writer.now(), RECENT_DEATH_SECONDS, patient=True
+            "record_death", worker, self._writer.now(), RECENT_DEATH_SECONDS, run, patient=True
         )
         assert row is not None
         return Death(alone=row[0] == 1, lately=row[1])
@@ -212,6 +214,8 @@ class PostgresJournal(PostgresRuns):
         if answer.gone is not None:
             raise explain_missing_run(advance.run_id, answer.gone)
         if answer.fenced is not None:
+            if answer.fenced == advance.epoch and advance.key is not None:
+                raise Fenced(f"Something was delivered to {advance.run_id} before {advance.key}.")
             raise Fenced(
                 f"{advance.run_id} has another owner: epoch {answer.fenced}, not {advance.epoch}."
                 if answer.fenced != advance.epoch
@@ -239,15 +243,18 @@ class PostgresJournal(PostgresRuns):
 
     # ── Delivery ──
 
-    async def deliver(self, run_id: RunId, event: Draft, key: str) -> int | None:
-        operation = BatchOperation(
-            encode_header(_make_delivery_header(RunMessage(run_id, event, key))), (event,), runs=(run_id,)
-        )
+    async def deliver(self, run_id: RunId, event: Draft, key: str, seen: int = ANY) -> int | None:
+        header = _make_delivery_header(RunMessage(run_id, event, key))
+        if seen < ANY:
+            header["seen"] = seen
+        operation = BatchOperation(encode_header(header), (event,), runs=(run_id,))
         return await self._writer.write(operation, partial(self._finish_delivery, run_id, event), patient=False)
 
     def _finish_delivery(self, run_id: RunId, event: Draft, answer: BatchResult) -> int | None:
         if answer.gone is not None:
             raise explain_missing_run(run_id, answer.gone)
+        if answer.fenced is not None:
+            raise Fenced(f"{run_id} has events that its client does not know.")
         if answer.closed:
             assert isinstance(event.data, ApprovalDecided)
             raise InvalidState(f"{event.data.approval_id} is no longer open.")
@@ -326,6 +333,8 @@ def _make_submission_header(
         header["workspace"], header["folder"] = workspace.id, workspace.folder
     if (places := read_concurrency_limit(new.events)) is not None:
         header["places"] = places
+    if (mode := read_mode_of_run(new.events)) is not None:
+        header["mode"] = mode
     if (holder := find_deps_holder(new)) is not None:
         header["deps_holder"] = holder
     if (followed := read_followed_run(new.events)) is not None:
@@ -361,13 +370,18 @@ def _build_advance(
     else:
         fact_projections, intent_projections = held.count(advance.facts), held.count(advance.intents)
         if (operation.drafts and held.payer.is_due(operation.drafts[-1].timestamp)) or release is not None:
-            header["usage"] = held.take_usage()
+            rows = held.take_usage()
+            header["usage"] = [[*key, *sums] for key, sums in rows.items()]
+            if rows and not (operation.drafts and isinstance(operation.drafts[-1].data, RunEnd)):
+                intent_projections.append(project_progress(held.payer.build_progress(rows)))
         if held.payer.is_bounded:
             operation.settling = (run_id,)
     if fact_projections:
         header["beside_facts"] = fact_projections
     if intent_projections:
         header["beside"] = intent_projections
+    if advance.key is not None:
+        header["key"] = advance.key
     if reserve is not None:
         header["reserve"] = reserve
         operation.accounts = [ceilings.account for ceilings in reserve.accounts]

@@ -1,13 +1,16 @@
 -- name: approval
 SELECT approval_id, run_id, session_id, agent_id, parent_run_id, call_id, tool, arguments, reason, pattern,
        requested_at, expires_at, coalesce(decision, CASE WHEN outcome IS NOT NULL THEN 'expired' END),
-       coalesce(name, ''), owner, workspace, folder
-FROM approvals JOIN runs ON runs.id = run LEFT JOIN agents USING (agent_id) WHERE approval_id = $1;
+       coalesce(name, ''), owner, coalesce(message, ''), workspace, folder
+FROM approvals JOIN runs ON runs.id = approvals.run LEFT JOIN agents USING (agent_id)
+     LEFT JOIN run_summaries ON run_summaries.run = runs.id
+WHERE approval_id = $1;
 
 -- name: pending_approvals
 SELECT approval_id, run_id, session_id, agent_id, parent_run_id, call_id, tool, arguments, reason, pattern,
-       requested_at, expires_at, decision, coalesce(name, ''), owner, workspace, folder
-FROM approvals JOIN runs ON runs.id = run LEFT JOIN agents USING (agent_id)
+       requested_at, expires_at, decision, coalesce(name, ''), owner, coalesce(message, ''), workspace, folder
+FROM approvals JOIN runs ON runs.id = approvals.run LEFT JOIN agents USING (agent_id)
+     LEFT JOIN run_summaries ON run_summaries.run = runs.id
 WHERE decision IS NULL AND outcome IS NULL AND ($1::TEXT IS NULL OR run_id = $1) ORDER BY requested_at;
 
 -- name: grants
@@ -29,7 +32,7 @@ SELECT latest.session_id, coalesce(name, ''), first.run_id,
        (SELECT count(*) FROM runs WHERE session_id = latest.session_id AND outcome IS NULL),
        first.created_at, latest.created_at,
        (SELECT count(*) FROM segments WHERE segments.session_id = latest.session_id), first.owner, first.title,
-       first.session_model, latest.workspace, latest.folder,
+       first.session_model, first.session_mode, latest.workspace, latest.folder,
        (SELECT substr(data, 1, 2000) FROM events WHERE run = first.id AND sequence <= 8
         AND type IN ('user_message', 'run_forked') ORDER BY type DESC LIMIT 1)
 FROM latest_runs_of_sessions($1, $2, $3, $4, $5, $6) AS found JOIN runs AS latest ON latest.id = found
@@ -43,7 +46,7 @@ SELECT latest.session_id, coalesce(name, ''), first.run_id,
        (SELECT count(*) FROM runs WHERE session_id = latest.session_id AND outcome IS NULL),
        first.created_at, latest.created_at,
        (SELECT count(*) FROM segments WHERE segments.session_id = latest.session_id), first.owner, first.title,
-       first.session_model, latest.workspace, latest.folder,
+       first.session_model, first.session_mode, latest.workspace, latest.folder,
        (SELECT substr(data, 1, 2000) FROM events WHERE run = first.id AND sequence <= 8
         AND type IN ('user_message', 'run_forked') ORDER BY type DESC LIMIT 1)
 FROM runs AS latest
@@ -57,8 +60,11 @@ UPDATE runs SET title = $2 WHERE id = (SELECT min(id) FROM runs WHERE session_id
 -- name: set_model_of_session
 UPDATE runs SET session_model = $2 WHERE id = (SELECT min(id) FROM runs WHERE session_id = $1);
 
+-- name: set_mode_of_session
+UPDATE runs SET session_mode = $2 WHERE id = (SELECT min(id) FROM runs WHERE session_id = $1);
+
 -- name: basics_of_session
-SELECT first.owner, coalesce(name, ''), first.session_model, latest.workspace, latest.folder, latest.run_id
+SELECT first.owner, coalesce(name, ''), first.session_model, first.session_mode, latest.workspace, latest.folder, latest.run_id
 FROM runs AS first LEFT JOIN agents USING (agent_id)
      JOIN runs AS latest ON latest.id = (SELECT max(id) FROM runs WHERE session_id = $1)
 WHERE first.session_id = $1 ORDER BY first.id LIMIT 1;
@@ -69,7 +75,7 @@ SELECT session_id, deleted_at, deleted_by FROM deleted_sessions WHERE session_id
 -- name: runs_of_session
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
        coalesce(name, ''), owner, coalesce(message, ''), cost, tokens, steps, duration_ms,
-       coalesce(labels, '')
+       coalesce(labels, ''), coalesce(facts, '')
 FROM runs LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries ON run = runs.id WHERE session_id = $1 ORDER BY id;
 
 -- name: ends_of_session

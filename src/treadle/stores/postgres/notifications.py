@@ -32,6 +32,8 @@ FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.1, 3.0
 class _CommitNotice(Struct, frozen=True):
     by: str
     runs: tuple[Changed, ...]
+    definitions: bool = False
+    """Whether a version of an agent or a shared skill was stored."""
 
 
 _decode_notice = msgspec.json.Decoder(_CommitNotice).decode
@@ -141,6 +143,8 @@ class PostgresNotifications:
             return  # from a later version, or from another application
         if notice.by != self._name and self._listener is not None:
             self._listener.on_changed(notice.runs)
+            if notice.definitions:
+                self._listener.on_definitions_changed()
 
     def _on_message_part(self, connection: PostgresConnection, process: int, channel: str, payload: str) -> None:
         del connection, process, channel

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from treadle.domain.envelope import Draft, Origin
-from treadle.domain.events import CompactionFailed, ContextCompacted, LlmError, LlmResponse
-from treadle.stores.postgres.projections import PROJECTIONS
-from treadle.stores.usage_counts import CALL_ENDS, COUNTERS, Payer
+from treadle.domain.events import CompactionFailed, ContextCompacted, LlmError, LlmResponse, RunEnd
+from treadle.stores.postgres.projections import PROJECTIONS, project_end
+from treadle.stores.usage_counts import CALL_ENDS, COUNTERS, Payer, Rows
 
 Projections = list[dict[str, Any]]
 
@@ -28,7 +28,9 @@ class HeldRun:
         """Count the usage of these events, and return the projections to write with them."""
         projections = Projections()
         for draft in drafts:
-            if draft.type in PROJECTIONS:
+            if isinstance(draft.data, RunEnd):
+                projections.append(project_end(draft.data, self.payer.model))
+            elif draft.type in PROJECTIONS:
                 projections += PROJECTIONS[draft.type](draft)
             if draft.type in COUNTERS:
                 COUNTERS[draft.type](self.payer, draft.data, draft.timestamp)
@@ -36,9 +38,9 @@ class HeldRun:
                     projections.append(_build_settlement(draft, self.payer.rate))
         return projections
 
-    def take_usage(self) -> list[list[Any]]:
+    def take_usage(self) -> Rows:
         """Return the usage rows to write now."""
-        return [[*key, *sums] for key, sums in self.payer.take().items()]
+        return self.payer.take()
 
 
 def has_counted_events(drafts: Sequence[Draft]) -> bool:

@@ -19,7 +19,8 @@ from treadle.domain.events import (
 )
 from treadle.ports.journal import summarize_message
 from treadle.stores.postgres.memory_rows import MEMORY_PROJECTIONS
-from treadle.stores.run_facts import encode_labels
+from treadle.stores.run_facts import encode_facts, encode_labels, make_final_facts
+from treadle.stores.usage_counts import RunProgress
 
 Projection = dict[str, Any]
 
@@ -100,16 +101,26 @@ def _opening(text: str) -> Projection:
 
 def _project_end(draft: Draft) -> Sequence[Projection]:
     assert isinstance(draft.data, RunEnd)
-    used = draft.data.metrics
-    return (
-        {
-            "as": "ended",
-            "cost": used.cost,
-            "tokens": used.input_tokens + used.output_tokens,
-            "steps": used.steps,
-            "duration_ms": used.duration_ms,
-        },
-    )
+    return (project_end(draft.data, ""),)
+
+
+def project_end(end: RunEnd, model: str) -> Projection:
+    """Return the summary of a run that has ended, with the model that was resolved for it."""
+    used = end.metrics
+    return {
+        "as": "ended",
+        "cost": used.cost,
+        "tokens": used.input_tokens + used.output_tokens,
+        "steps": used.steps,
+        "duration_ms": used.duration_ms,
+        "facts": encode_facts(make_final_facts(end, model)),
+    }
+
+
+def project_progress(progress: RunProgress) -> Projection:
+    """Return what is added to the summary of a run in progress."""
+    cost, tokens, steps, facts = progress
+    return {"as": "progress", "cost": cost, "tokens": tokens, "steps": steps, "facts": encode_facts(facts)}
 
 
 PROJECTIONS: dict[str, Callable[[Draft], Sequence[Projection]]] = {

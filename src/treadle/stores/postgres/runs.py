@@ -8,12 +8,12 @@ from treadle.domain.errors import UnknownRun
 from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.runs import is_ended
 from treadle.domain.users import UserId
-from treadle.ports.journal import ALL_RUNS, PositionedEvent, RunFilter, RunRecord, Submitted
+from treadle.ports.journal import ALL_RUNS, PositionedEvent, RunFilter, RunRecord, RunSums, Submitted
 from treadle.stores.postgres.batch import explain_missing_run
 from treadle.stores.postgres.connection import unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
 from treadle.stores.postgres.driver import PostgresRow
-from treadle.stores.run_facts import decode_labels
+from treadle.stores.run_facts import decode_facts, decode_labels
 from treadle.stores.search_parts import FEW_RUNS, hash_part, list_query_parts
 
 
@@ -40,6 +40,12 @@ class PostgresRuns:
         name, values = choose_find_statement(filter, limit, agents, few)
         found = await self._database.rows(name, *values)
         return [to_run_record(row) for row in found]
+
+    async def sum(self, filter: RunFilter = ALL_RUNS) -> RunSums:
+        agents, few = await self.find_agents(filter), await self.find_few(filter)
+        row = await self._database.row("sum_runs", *_list_conditions(filter, agents, few))
+        assert row is not None, "an aggregate has one row"
+        return RunSums(*row)
 
     async def find_agents(self, wanted: RunFilter) -> Sequence[str] | None:
         """Return the ids of the agents of a filter."""
@@ -94,6 +100,9 @@ def choose_find_statement(
 ) -> tuple[str, list[Any]]:
     """Return the name of the statement that finds runs, and its values: with the ids of its agents, and the numbers
     of the runs that match its text or its cost if they are few."""
+    if wanted.order != "created":
+        values = _list_conditions(wanted, agent_ids, among)
+        return "find_sorted_runs", [*values, wanted.order, wanted.ascending, wanted.before, limit]
     has_live_status = wanted.status is not None and not is_ended(wanted.status)
     labels = wanted.labels.pairs()
     values = [
@@ -106,7 +115,7 @@ def choose_find_statement(
         wanted.unfinished or has_live_status,
         limit,
         None if wanted.owners is None else list(wanted.owners),
-        wanted.id_prefix,
+        _make_id_pattern(wanted),
         wanted.since,
         wanted.until,
         wanted.text,
@@ -118,6 +127,40 @@ def choose_find_statement(
     only_ended = wanted.status is not None and not has_live_status
     name = "find_runs_by_time" if is_timed else "find_runs"
     return name, [*values, only_ended, None if among is None else list(among)]
+
+
+def _list_conditions(wanted: RunFilter, agent_ids: Sequence[str] | None, among: Sequence[int] | None) -> list[Any]:
+    """Return the values of the conditions that all runs of a sorted list or a sum match."""
+    has_live_status = wanted.status is not None and not is_ended(wanted.status)
+    labels = wanted.labels.pairs()
+    return [
+        None if agent_ids is None else list(agent_ids),
+        wanted.session_id,
+        wanted.parent_run_id,
+        wanted.status,
+        wanted.outcome,
+        wanted.unfinished or has_live_status,
+        None if wanted.owners is None else list(wanted.owners),
+        _make_id_pattern(wanted),
+        wanted.since,
+        wanted.until,
+        wanted.text,
+        wanted.min_cost,
+        wanted.status is not None and not has_live_status,
+        None if among is None else list(among),
+        [name for name, _ in labels],
+        [value for _, value in labels],
+    ]
+
+
+def _make_id_pattern(wanted: RunFilter) -> str | None:
+    if wanted.id_prefix is None and wanted.id_suffix is None:
+        return None
+    return f"{_escape(wanted.id_prefix)}%{_escape(wanted.id_suffix)}"
+
+
+def _escape(part: str | None) -> str:
+    return (part or "").replace("%", r"\%").replace("_", r"\_")
 
 
 def to_event(origin: Origin, record: tuple[Any, ...]) -> Event:
@@ -136,7 +179,7 @@ def to_event(origin: Origin, record: tuple[Any, ...]) -> Event:
 
 def to_run_record(row: PostgresRow) -> RunRecord:
     run_id, session_id, agent_id, parent, status, outcome, created_at, wake_at, waiting_for, *rest = row
-    sequence, agent, owner, message, cost, tokens, steps, duration_ms, labels = rest
+    sequence, agent, owner, message, cost, tokens, steps, duration_ms, labels, facts = rest
     origin = Origin(run_id, session_id, agent_id, parent)
     return RunRecord(
         origin=origin,
@@ -154,4 +197,5 @@ def to_run_record(row: PostgresRow) -> RunRecord:
         steps=steps,
         duration_ms=duration_ms,
         labels=decode_labels(labels),
+        facts=decode_facts(facts),
     )

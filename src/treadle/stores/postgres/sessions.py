@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from treadle.domain.envelope import decode_data
 from treadle.domain.events import RunEnd
 from treadle.domain.ids import SessionId
+from treadle.domain.modes import ApprovalMode
 from treadle.domain.users import UserId
 from treadle.domain.workspaces import Workspace, WorkspaceId
 from treadle.ports.journal import RunRecord
@@ -40,8 +41,15 @@ class PostgresSessions:
         found = await self._database.row("basics_of_session", session_id)
         if found is None:
             return None
-        owner, agent, model, workspace, folder, latest = found
-        return SessionBasics(owner, unescape_nul(agent), model, Workspace(workspace, folder), latest)
+        owner, agent, model, mode, workspace, folder, latest = found
+        return SessionBasics(
+            owner=owner,
+            agent=unescape_nul(agent),
+            model=model,
+            workspace=Workspace(workspace, folder),
+            latest_run=latest,
+            mode=mode,
+        )
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:
         found = await self._database.row("session", session_id)
@@ -57,6 +65,9 @@ class PostgresSessions:
     async def set_model(self, session_id: SessionId, model: str | None) -> None:
         await self._database.rows("set_model_of_session", session_id, model)
 
+    async def set_mode(self, session_id: SessionId, mode: ApprovalMode | None) -> None:
+        await self._database.rows("set_mode_of_session", session_id, mode)
+
     async def runs(self, session_id: SessionId) -> Sequence[RunRecord]:
         return [to_run_record(row) for row in await self._database.rows("runs_of_session", session_id)]
 
@@ -70,12 +81,13 @@ class PostgresSessions:
 
 
 def _to_record(row: PostgresRow) -> SessionRecord:
-    session_id, agent, *facts, title, model, workspace, folder, beginning = row
+    session_id, agent, *facts, title, model, mode, workspace, folder, beginning = row
     return SessionRecord(
         session_id,
         unescape_nul(agent),
         *facts,
         title=make_default_title(beginning) if title is None else unescape_nul(title),
         model=model,
+        mode=mode,
         workspace=Workspace(workspace, folder),
     )

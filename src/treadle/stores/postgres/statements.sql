@@ -55,13 +55,13 @@ DELETE FROM deps_holders WHERE worker = $1;
 -- name: record
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
        coalesce(name, ''), owner, coalesce(message, ''), cost, tokens, steps, duration_ms,
-       coalesce(labels, '')
+       coalesce(labels, ''), coalesce(facts, '')
 FROM runs LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries ON run = runs.id WHERE run_id = $1;
 
 -- The planner knows how many runs an agent has, but not by its name.
 -- name: find_runs
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
-       coalesce(name, ''), runs.owner, coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, '')
+       coalesce(name, ''), runs.owner, coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, ''), coalesce(facts, '')
 FROM runs LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries ON run = runs.id
 WHERE ($1::TEXT[] IS NULL OR agent_id = ANY($1))
   AND ($2::TEXT IS NULL OR session_id = $2) AND ($3::TEXT IS NULL OR parent_run_id = $3)
@@ -69,7 +69,7 @@ WHERE ($1::TEXT[] IS NULL OR agent_id = ANY($1))
   AND ($6::TEXT IS NULL OR id < (
       SELECT id FROM runs WHERE run_id = $6 AND ($9::TEXT[] IS NULL OR owner = ANY($9))))
   AND (NOT $7::BOOLEAN OR outcome IS NULL) AND ($9::TEXT[] IS NULL OR owner = ANY($9))
-  AND ($10::TEXT IS NULL OR starts_with(run_id, $10)) AND ($11::DOUBLE PRECISION IS NULL OR created_at >= $11)
+  AND ($10::TEXT IS NULL OR run_id LIKE $10) AND ($11::DOUBLE PRECISION IS NULL OR created_at >= $11)
   AND ($12::DOUBLE PRECISION IS NULL OR created_at < $12)
   AND ($13::TEXT IS NULL OR position(lower($13) IN lower(message)) > 0)
   AND ($14::DOUBLE PRECISION IS NULL OR cost >= $14) AND (NOT $15::BOOLEAN OR outcome IS NOT NULL)
@@ -78,7 +78,7 @@ ORDER BY id DESC LIMIT $8;
 
 -- name: find_runs_by_time
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
-       coalesce(name, ''), runs.owner, coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, '')
+       coalesce(name, ''), runs.owner, coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, ''), coalesce(facts, '')
 FROM runs LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries ON run = runs.id
 WHERE ($1::TEXT[] IS NULL OR agent_id = ANY($1))
   AND ($2::TEXT IS NULL OR session_id = $2) AND ($3::TEXT IS NULL OR parent_run_id = $3)
@@ -86,7 +86,7 @@ WHERE ($1::TEXT[] IS NULL OR agent_id = ANY($1))
   AND ($6::TEXT IS NULL OR (created_at, id) < (
       SELECT created_at, id FROM runs WHERE run_id = $6 AND ($9::TEXT[] IS NULL OR owner = ANY($9))))
   AND (NOT $7::BOOLEAN OR outcome IS NULL) AND ($9::TEXT[] IS NULL OR owner = ANY($9))
-  AND ($10::TEXT IS NULL OR starts_with(run_id, $10)) AND ($11::DOUBLE PRECISION IS NULL OR created_at >= $11)
+  AND ($10::TEXT IS NULL OR run_id LIKE $10) AND ($11::DOUBLE PRECISION IS NULL OR created_at >= $11)
   AND ($12::DOUBLE PRECISION IS NULL OR created_at < $12)
   AND ($13::TEXT IS NULL OR position(lower($13) IN lower(message)) > 0)
   AND ($14::DOUBLE PRECISION IS NULL OR cost >= $14) AND (NOT $15::BOOLEAN OR outcome IS NOT NULL)
@@ -107,7 +107,7 @@ SELECT run FROM run_summaries WHERE cost >= $1 LIMIT $2;
 
 -- name: find_labelled_runs
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
-       coalesce(name, ''), runs.owner, coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, '')
+       coalesce(name, ''), runs.owner, coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, ''), coalesce(facts, '')
 FROM run_labels AS chosen JOIN runs ON runs.id = chosen.run
      LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries AS summary ON summary.run = runs.id
 WHERE chosen.key = ($15::TEXT[])[1] AND chosen.value = ($16::TEXT[])[1]
@@ -120,16 +120,59 @@ WHERE chosen.key = ($15::TEXT[])[1] AND chosen.value = ($16::TEXT[])[1]
   AND ($6::TEXT IS NULL OR chosen.run < (
       SELECT id FROM runs WHERE run_id = $6 AND ($9::TEXT[] IS NULL OR owner = ANY($9))))
   AND (NOT $7::BOOLEAN OR outcome IS NULL) AND ($9::TEXT[] IS NULL OR chosen.owner = ANY($9))
-  AND ($10::TEXT IS NULL OR starts_with(run_id, $10)) AND ($11::DOUBLE PRECISION IS NULL OR created_at >= $11)
+  AND ($10::TEXT IS NULL OR run_id LIKE $10) AND ($11::DOUBLE PRECISION IS NULL OR created_at >= $11)
   AND ($12::DOUBLE PRECISION IS NULL OR created_at < $12)
   AND ($13::TEXT IS NULL OR position(lower($13) IN lower(message)) > 0)
   AND ($14::DOUBLE PRECISION IS NULL OR cost >= $14)
 ORDER BY chosen.run DESC LIMIT $8;
 
+-- Sorted by one of their sums: `sorted_value` returns it.
+-- name: find_sorted_runs
+SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
+       coalesce(name, ''), runs.owner, coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, ''),
+       coalesce(facts, '')
+FROM runs LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries AS summary ON summary.run = runs.id
+WHERE ($1::TEXT[] IS NULL OR agent_id = ANY($1))
+  AND ($2::TEXT IS NULL OR session_id = $2) AND ($3::TEXT IS NULL OR parent_run_id = $3)
+  AND ($4::TEXT IS NULL OR status = $4) AND ($5::TEXT IS NULL OR outcome = $5)
+  AND (NOT $6::BOOLEAN OR outcome IS NULL) AND ($7::TEXT[] IS NULL OR owner = ANY($7))
+  AND ($8::TEXT IS NULL OR run_id LIKE $8) AND ($9::DOUBLE PRECISION IS NULL OR created_at >= $9)
+  AND ($10::DOUBLE PRECISION IS NULL OR created_at < $10)
+  AND ($11::TEXT IS NULL OR position(lower($11) IN lower(message)) > 0)
+  AND ($12::DOUBLE PRECISION IS NULL OR cost >= $12) AND (NOT $13::BOOLEAN OR outcome IS NOT NULL)
+  AND ($14::BIGINT[] IS NULL OR id = ANY($14))
+  AND NOT EXISTS (SELECT 1 FROM unnest($15::TEXT[], $16::TEXT[]) AS wanted (key, value) WHERE NOT EXISTS (
+      SELECT 1 FROM run_labels AS other
+      WHERE other.key = wanted.key AND other.value = wanted.value AND other.run = runs.id))
+  AND ($19::TEXT IS NULL OR (CASE WHEN $18::BOOLEAN THEN 1 ELSE -1 END * sorted_value(summary, $17), runs.id *
+      CASE WHEN $18 THEN 1 ELSE -1 END) > (
+      SELECT CASE WHEN $18 THEN 1 ELSE -1 END * sorted_value(other, $17), last.id * CASE WHEN $18 THEN 1 ELSE -1 END
+      FROM runs AS last LEFT JOIN run_summaries AS other ON other.run = last.id
+      WHERE last.run_id = $19 AND ($7::TEXT[] IS NULL OR last.owner = ANY($7))))
+ORDER BY CASE WHEN $18 THEN 1 ELSE -1 END * sorted_value(summary, $17), CASE WHEN $18 THEN 1 ELSE -1 END * runs.id
+LIMIT $20;
+
+-- name: sum_runs
+SELECT count(*), count(*) FILTER (WHERE status = 'failed'), coalesce(sum(cost), 0)::DOUBLE PRECISION,
+       coalesce(sum(tokens), 0)::BIGINT
+FROM runs LEFT JOIN run_summaries ON run = runs.id
+WHERE ($1::TEXT[] IS NULL OR agent_id = ANY($1))
+  AND ($2::TEXT IS NULL OR session_id = $2) AND ($3::TEXT IS NULL OR parent_run_id = $3)
+  AND ($4::TEXT IS NULL OR status = $4) AND ($5::TEXT IS NULL OR outcome = $5)
+  AND (NOT $6::BOOLEAN OR outcome IS NULL) AND ($7::TEXT[] IS NULL OR owner = ANY($7))
+  AND ($8::TEXT IS NULL OR run_id LIKE $8) AND ($9::DOUBLE PRECISION IS NULL OR created_at >= $9)
+  AND ($10::DOUBLE PRECISION IS NULL OR created_at < $10)
+  AND ($11::TEXT IS NULL OR position(lower($11) IN lower(message)) > 0)
+  AND ($12::DOUBLE PRECISION IS NULL OR cost >= $12) AND (NOT $13::BOOLEAN OR outcome IS NOT NULL)
+  AND ($14::BIGINT[] IS NULL OR id = ANY($14))
+  AND NOT EXISTS (SELECT 1 FROM unnest($15::TEXT[], $16::TEXT[]) AS wanted (key, value) WHERE NOT EXISTS (
+      SELECT 1 FROM run_labels AS other
+      WHERE other.key = wanted.key AND other.value = wanted.value AND other.run = runs.id));
+
 -- name: unfinished
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
        coalesce(name, ''), owner, coalesce(message, ''), cost, tokens, steps, duration_ms,
-       coalesce(labels, '')
+       coalesce(labels, ''), coalesce(facts, '')
 FROM runs LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries ON run = runs.id
 WHERE outcome IS NULL AND ($1::TEXT IS NULL OR session_id = $1) ORDER BY id;
 
@@ -155,14 +198,21 @@ SELECT agent_id FROM made UNION ALL SELECT agent_id FROM agents WHERE name = $1 
 WITH moment AS (SELECT coalesce($2::FLOAT8, extract(epoch FROM clock_timestamp())::FLOAT8) AS now),
      old AS (DELETE FROM deaths WHERE at <= (SELECT now FROM moment) - 100 * $3::FLOAT8),
      made AS (
-         INSERT INTO deaths (worker, runs, at)
-         SELECT $1, (SELECT count(*) FROM runs WHERE worker = $1 OR lost_worker = $1), now FROM moment
+         INSERT INTO deaths (worker, runs, at, run)
+         SELECT $1, owned, now, CASE WHEN owned = 1 THEN $4::BIGINT END
+         FROM moment, (SELECT count(*) AS owned FROM runs WHERE worker = $1 OR lost_worker = $1) AS of_worker
          ON CONFLICT (worker) DO UPDATE
-         SET runs = CASE WHEN deaths.at > excluded.at - $3::FLOAT8 THEN deaths.runs ELSE excluded.runs END,
-             at = CASE WHEN deaths.at > excluded.at - $3::FLOAT8 THEN deaths.at ELSE excluded.at END
+         SET (runs, at, run) = (
+             SELECT CASE WHEN is_recent THEN deaths.runs ELSE excluded.runs END,
+                    CASE WHEN is_recent THEN deaths.at ELSE excluded.at END,
+                    CASE WHEN is_recent THEN deaths.run ELSE excluded.run END
+             FROM (SELECT deaths.at > excluded.at - $3::FLOAT8 AS is_recent) AS old)
          RETURNING runs
      )
-SELECT runs, (SELECT count(*) + 1 FROM deaths, moment WHERE at > now - $3::FLOAT8 AND worker <> $1) FROM made;
+SELECT runs, (
+    SELECT 1 + count(*) FILTER (WHERE run IS NULL OR run = $4) + count(DISTINCT run) FILTER (WHERE run <> $4)
+    FROM deaths, moment WHERE at > now - $3::FLOAT8 AND worker <> $1
+) FROM made;
 
 -- name: now
 SELECT extract(epoch FROM clock_timestamp())::FLOAT8;

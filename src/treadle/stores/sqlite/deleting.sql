@@ -55,6 +55,9 @@ DELETE FROM run_summaries WHERE run IN (SELECT id FROM runs WHERE session_id = ?
 -- name: delete_labels
 DELETE FROM run_labels WHERE run IN (SELECT id FROM runs WHERE session_id = ?);
 
+-- name: delete_feedback
+DELETE FROM feedback WHERE run IN (SELECT id FROM runs WHERE session_id = ?);
+
 -- name: delete_said
 DELETE FROM said WHERE session_id = ?;
 

@@ -28,6 +28,7 @@ DELETE_STATEMENTS = (
     "delete_said",
     "delete_summaries",
     "delete_labels",
+    "delete_feedback",
     "delete_results",
     "delete_segments",
     "delete_grants",

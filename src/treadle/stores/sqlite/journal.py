@@ -16,6 +16,7 @@ from treadle.domain.users import UserId
 from treadle.ports.clock import Clock
 from treadle.ports.journal import (
     ALL_RUNS,
+    ANY,
     LEASE_SECONDS,
     Advance,
     Advanced,
@@ -28,6 +29,7 @@ from treadle.ports.journal import (
     RunFilter,
     RunMessage,
     RunRecord,
+    RunSums,
     SessionFacts,
     Submitted,
 )
@@ -35,6 +37,7 @@ from treadle.stores.concurrency import describe_full_agent, read_concurrency_lim
 from treadle.stores.run_facts import (
     explain_continued_session,
     read_followed_run,
+    read_mode_of_run,
     read_owner_of_run,
     read_workspace_of_run,
 )
@@ -42,7 +45,7 @@ from treadle.stores.sqlite.concurrency import Wakes, count_other_owned_runs, fin
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 from treadle.stores.sqlite.projections import require_open_approval
 from treadle.stores.sqlite.reservations import reserve
-from treadle.stores.sqlite.run_lists import find_runs
+from treadle.stores.sqlite.run_lists import find_runs, sum_runs
 from treadle.stores.sqlite.transaction import (
     RunRow,
     Transaction,
@@ -122,6 +125,7 @@ class SqliteJournal:
                 workspace.id,
                 workspace.folder,
                 read_followed_run(new.events),
+                read_mode_of_run(new.events),
             ),
         )
         if inserted.fetchone() is None:
@@ -170,6 +174,8 @@ class SqliteJournal:
         row = transaction.run(advance.run_id)
         if row.epoch != advance.epoch or row.outcome is not None or row.worker is None:
             raise Fenced(f"{advance.run_id} has another owner: epoch {row.epoch}, not {advance.epoch}.")
+        if advance.key is not None and row.sequence > advance.seen:
+            raise Fenced(f"Something was delivered to {advance.run_id} before {advance.key}.")
         for new in advance.begin:  # reject before anything is appended
             require_usable_session(transaction.db, new)
         delivered: tuple[Event, ...] = ()
@@ -178,6 +184,8 @@ class SqliteJournal:
             found = transaction.db.execute(SQL["events_after"], (row.id, advance.seen, NO_LIMIT))
             delivered = tuple(to_event(row.origin, record) for record in found)
         accepted, refused, near = not delivered, None, ()
+        if advance.key is not None:
+            transaction.db.execute(SQL["insert_delivery"], (row.id, advance.key, row.sequence + 1))
         transaction.append(row, advance.facts)  # settles before the new reservation
         if accepted and advance.reserve is not None:
             refused, near = reserve(transaction.db, row.id, advance.reserve, self._clock.now())
@@ -205,15 +213,15 @@ class SqliteJournal:
         delivered: list[DeliveredEvent] = []
         for each in told:
             with suppress(UnknownRun):  # the run was deleted
-                delivered.append(self._deliver(each.run_id, each.event, each.key, transaction))
+                delivered.append(self._deliver(each.run_id, each.event, each.key, ANY, transaction))
         return tuple(delivered)
 
     def _release(self, transaction: Transaction, row: RunRow, drafts: tuple[Draft, ...], release: Release) -> Wakes:
         """Release the run, ended or not, and return which runs to poll next, and when."""
         db, session = transaction.db, row.origin.session_id
         row.worker = row.lease_until = None
-        transaction.release(row)
         last = drafts[-1].data if drafts else None
+        transaction.release(row, has_ended=isinstance(last, RunEnd))
         if not isinstance(last, RunEnd):
             row.status = row.status if release.waiting_for is None else "waiting"
             db.execute(SQL["let_go"], (row.status, release.waiting_for, release.wake_at, row.counted, row.id))
@@ -238,16 +246,20 @@ class SqliteJournal:
         for told in appended.told:
             self._publish_delivered(told)
 
-    async def deliver(self, run_id: RunId, event: Draft, key: str) -> int | None:
-        work = partial(self._deliver, run_id, event, key)
+    async def deliver(self, run_id: RunId, event: Draft, key: str, seen: int = ANY) -> int | None:
+        work = partial(self._deliver, run_id, event, key, seen)
         return (await self._writer.write(work, self._publish_delivered, patient=False)).sequence
 
-    def _deliver(self, run_id: RunId, event: Draft, key: str, transaction: Transaction) -> DeliveredEvent:
+    def _deliver(
+        self, run_id: RunId, event: Draft, key: str, seen: int, transaction: Transaction
+    ) -> DeliveredEvent:
         row, db = transaction.run(run_id), transaction.db
         if found := db.execute(SQL["delivery"], (row.id, key)).fetchone():
             return DeliveredEvent(row.origin, int(found[0]), event, False)
         if row.outcome is not None:
             return DeliveredEvent(row.origin, None, event, False)
+        if row.sequence > seen:
+            raise Fenced(f"{run_id} has events after {seen}.")
         if isinstance(event.data, ApprovalDecided):
             require_open_approval(db, event.data.approval_id, self._clock.now())
         transaction.append(row, (event,))
@@ -316,6 +328,9 @@ class SqliteJournal:
 
     async def find(self, filter: RunFilter = ALL_RUNS, limit: int = 50) -> Sequence[RunRecord]:
         return await self._writer.read(lambda db: [to_run_record(row) for row in find_runs(db, filter, limit)])
+
+    async def sum(self, filter: RunFilter = ALL_RUNS) -> RunSums:
+        return await self._writer.read(lambda db: sum_runs(db, filter))
 
     async def list_unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:
         def work(db: SqliteDatabase) -> list[RunRecord]:

@@ -17,9 +17,10 @@ from treadle.domain.events import (
 )
 from treadle.domain.ids import ApprovalId, Instant
 from treadle.ports.journal import summarize_message
-from treadle.stores.run_facts import encode_labels
+from treadle.stores.run_facts import encode_facts, encode_labels, make_final_facts
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 from treadle.stores.sqlite.memory_rows import MEMORY_PROJECTIONS
+from treadle.stores.usage_counts import RunProgress
 
 
 def _project_request(db: SqliteDatabase, run: int, draft: Draft) -> None:
@@ -91,13 +92,6 @@ def _project_message(db: SqliteDatabase, run: int, draft: Draft) -> None:
     db.execute(SQL["open_summary"], (run, summarize_message(draft.data.message.text)))
 
 
-def _project_end(db: SqliteDatabase, run: int, draft: Draft) -> None:
-    assert isinstance(draft.data, RunEnd)
-    used = draft.data.metrics
-    tokens = used.input_tokens + used.output_tokens
-    db.execute(SQL["close_summary"], (run, used.cost, tokens, used.steps, used.duration_ms))
-
-
 PROJECTIONS: dict[str, Callable[[SqliteDatabase, int, Draft], None]] = {
     "approval_requested": _project_request,
     "approval_decided": _project_decision,
@@ -105,12 +99,24 @@ PROJECTIONS: dict[str, Callable[[SqliteDatabase, int, Draft], None]] = {
     **MEMORY_PROJECTIONS,
     "run_queued": _project_queued,
     "user_message": _project_message,
-    "run_end": _project_end,
     "run_start": _project_start,
     "run_forked": _project_fork,
     "segment_opened": _project_segment,
 }
 """By event type. Each is called with the database, the number of the run and the event."""
+
+
+def project_end(db: SqliteDatabase, run: int, end: RunEnd, model: str) -> None:
+    """Write the summary of a run that has ended, with the model that was resolved for it."""
+    used = end.metrics
+    tokens, facts = used.input_tokens + used.output_tokens, encode_facts(make_final_facts(end, model))
+    db.execute(SQL["close_summary"], (run, used.cost, tokens, used.steps, used.duration_ms, facts))
+
+
+def project_progress(db: SqliteDatabase, run: int, progress: RunProgress) -> None:
+    """Add to the summary of a run in progress."""
+    cost, tokens, steps, facts = progress
+    db.execute(SQL["add_progress"], (run, cost, tokens, steps, encode_facts(facts)))
 
 
 def require_open_approval(db: SqliteDatabase, approval_id: ApprovalId, now: Instant) -> None:

@@ -1,19 +1,30 @@
 """The statements that find runs. What is read first selects few of them by an index, in the order of the runs."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from treadle.domain.runs import is_ended
-from treadle.ports.journal import RunFilter
+from treadle.ports.journal import RunFilter, RunSums
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
+
+Condition = tuple[Any, ...]
+"""The name of a part of the statement, and the values of its placeholders."""
 
 
 def find_runs(db: SqliteDatabase, wanted: RunFilter, limit: int) -> list[Any]:
     """Return the rows of matching runs, the newest first."""
     statement, values = make_find_statement(wanted, limit, _find_few(db, wanted))
     return db.execute(statement, values).fetchall()
+
+
+def sum_runs(db: SqliteDatabase, wanted: RunFilter) -> RunSums:
+    """Return the sums of all matching runs."""
+    statement, values = make_sum_statement(wanted, _find_few(db, wanted))
+    [row] = db.execute(statement, values).fetchall()
+    return RunSums(*row)
 
 
 def _find_few(db: SqliteDatabase, wanted: RunFilter) -> list[int] | None:
@@ -28,11 +39,40 @@ def make_find_statement(wanted: RunFilter, limit: int, among: list[int] | None =
     """Return the statement that finds runs, the newest first, and its values. `among` has the numbers of the runs
     that match its text or its cost."""
     source, *conditions = _choose_source(wanted, among)
-    order = ORDERS.get(source[0], "newest_runs")
-    conditions = [source, *conditions, *_limit_runs(wanted, order)]
+    order = ORDERS.get(source[0], "newest_runs") if wanted.order == "created" else "sorted_runs"
+    conditions = [source, *conditions, *_page(wanted, order), *_limit_runs(wanted)]
     names = ("find_runs", *(name for name, *_ in conditions), order)
-    values = [value for _, *values in conditions for value in values]
-    return "\n".join([SQL[name] for name in names]), [*values, limit]
+    return _join(names, wanted), [*_list_values(conditions), limit]
+
+
+def make_sum_statement(wanted: RunFilter, among: list[int] | None = None) -> tuple[str, list[Any]]:
+    """Return the statement that sums up runs, and its values."""
+    conditions = [*_choose_source(wanted, among), *_limit_runs(wanted)]
+    return _join(("sum_runs", *(name for name, *_ in conditions)), wanted), _list_values(conditions)
+
+
+def _join(names: Sequence[str], wanted: RunFilter) -> str:
+    """Return the parts of a statement as one, with the order of the filter."""
+    statement = "\n".join([SQL[name] for name in names])
+    if wanted.order == "created":
+        return statement
+    direction, compared = ("ASC", ">") if wanted.ascending else ("DESC", "<")
+    words = {"VALUE": SORTED_VALUES[wanted.order], "DIRECTION": direction, "COMPARED": compared}
+    return re.sub(r"\b(VALUE|DIRECTION|COMPARED)\b", lambda found: words[found[0]], statement)
+
+
+def _list_values(conditions: Sequence[Condition]) -> list[Any]:
+    return [value for _, *values in conditions for value in values]
+
+
+SORTED_VALUES = {
+    "cost": "coalesce(summary.cost, -1)",
+    "tokens": "coalesce(summary.tokens, -1)",
+    "steps": "coalesce(summary.steps, -1)",
+    "duration": "coalesce(summary.duration_ms, -1)",
+    "score": "coalesce(nullif(summary.facts, '') ->> '$.score', -1)",
+}
+"""What an order compares. Runs without a value are last."""
 
 
 ORDERS = {
@@ -44,8 +84,6 @@ ORDERS = {
 """The orders of sources that are not read by the numbers of runs."""
 BEFORE = {"newest_labelled_runs": "and_label_before", "newest_summaries": "and_summary_before"}
 """The conditions that begin a further page in these orders."""
-Condition = tuple[Any, ...]
-"""The name of a part of the statement, and the values of its placeholders."""
 
 
 def _choose_source(wanted: RunFilter, among: list[int] | None) -> list[Condition]:
@@ -91,15 +129,22 @@ def _match_owners(name: str, wanted: RunFilter) -> list[Condition]:
     return [(f"{name}s", _encode(wanted.owners))]
 
 
-def _limit_runs(wanted: RunFilter, order: str) -> list[Condition]:
+def _page(wanted: RunFilter, order: str) -> list[Condition]:
+    """Return the condition that begins a further page."""
+    owners = None if wanted.owners is None else _encode(wanted.owners)
+    if wanted.before is None:
+        return []
+    if order == "sorted_runs":
+        return [("and_behind", wanted.before, owners, owners)]
+    if order == "newest_runs_by_time":
+        return [("and_before_in_time", wanted.before)]
+    name = BEFORE.get(order, "and_before")
+    return [(name, wanted.before)] if owners is None else [(f"{name}_of_owners", wanted.before, owners)]
+
+
+def _limit_runs(wanted: RunFilter) -> list[Condition]:
     """Return the conditions on single runs."""
     found: list[Condition] = []
-    if wanted.before is not None and order == "newest_runs_by_time":
-        found.append(("and_before_in_time", wanted.before))
-    elif wanted.before is not None:
-        name = BEFORE.get(order, "and_before")
-        of_owners = () if wanted.owners is None else (_encode(wanted.owners),)
-        found.append((f"{name}_of_owners" if of_owners else name, wanted.before, *of_owners))
     if wanted.unfinished:
         found.append(("and_unfinished",))
     simple = {
@@ -110,6 +155,7 @@ def _limit_runs(wanted: RunFilter, order: str) -> list[Condition]:
         "and_outcome": wanted.outcome,
         "and_id_prefix": wanted.id_prefix,
         "and_id_prefix_end": wanted.id_prefix,
+        "and_id_suffix": wanted.id_suffix,
         "and_since": wanted.since,
         "and_until": wanted.until,
         "and_text": wanted.text,

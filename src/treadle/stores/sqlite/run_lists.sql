@@ -2,7 +2,7 @@
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
        (SELECT coalesce(max(sequence), 0) FROM events WHERE events.run = runs.id), coalesce(name, ''), runs.owner,
        coalesce(summary.message, ''), summary.cost, summary.tokens, summary.steps, summary.duration_ms,
-       coalesce(summary.labels, '')
+       coalesce(summary.labels, ''), coalesce(summary.facts, '')
 
 -- name: from_runs
 FROM runs LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries AS summary ON summary.run = runs.id WHERE TRUE
@@ -122,6 +122,9 @@ AND run_id >= ?
 -- name: and_id_prefix_end
 AND run_id < ? || 'g'
 
+-- name: and_id_suffix
+AND run_id LIKE '%' || replace(?, '%', '')
+
 -- name: and_since
 AND created_at >= ?
 
@@ -133,6 +136,17 @@ AND instr(lower(summary.message), lower(?)) > 0
 
 -- name: and_min_cost
 AND summary.cost >= ?
+
+-- name: and_behind
+AND (VALUE, runs.id) COMPARED (
+    SELECT VALUE, runs.id FROM runs LEFT JOIN run_summaries AS summary ON summary.run = runs.id
+    WHERE run_id = ? AND (? IS NULL OR owner IN (SELECT value FROM json_each(?))))
+
+-- name: sorted_runs
+ORDER BY VALUE DIRECTION, runs.id DIRECTION LIMIT ?
+
+-- name: sum_runs
+SELECT count(*), count(*) FILTER (WHERE status = 'failed'), total(summary.cost), CAST(total(summary.tokens) AS INTEGER)
 
 -- name: newest_runs
 ORDER BY runs.id DESC LIMIT ?

@@ -8,6 +8,7 @@ import msgspec
 from treadle.domain.envelope import decode_data
 from treadle.domain.events import RunEnd
 from treadle.domain.ids import SessionId
+from treadle.domain.modes import ApprovalMode
 from treadle.domain.users import UserId
 from treadle.domain.workspaces import Workspace, WorkspaceId
 from treadle.ports.journal import RunRecord
@@ -72,6 +73,12 @@ class SqliteSessions:
 
         await self._writer.write(work, lambda _: None, patient=False)
 
+    async def set_mode(self, session_id: SessionId, mode: ApprovalMode | None) -> None:
+        def work(transaction: Transaction) -> None:
+            transaction.db.execute(SQL["set_mode_of_session"], (session_id, mode))
+
+        await self._writer.write(work, lambda _: None, patient=False)
+
     async def runs(self, session_id: SessionId) -> Sequence[RunRecord]:
         found = await self._writer.read(lambda db: db.execute(SQL["runs_of_session"], (session_id,)).fetchall())
         return [to_run_record(row) for row in found]
@@ -109,11 +116,19 @@ def _read(db: SqliteDatabase, latest: Sequence[int]) -> list[SessionRecord]:
 
 
 def _to_basics(row: Any) -> SessionBasics:
-    owner, agent, model, workspace, folder, latest = row
-    return SessionBasics(owner, agent, model, Workspace(workspace, folder), latest)
+    owner, agent, model, mode, workspace, folder, latest = row
+    return SessionBasics(
+        owner=owner,
+        agent=agent,
+        model=model,
+        workspace=Workspace(workspace, folder),
+        latest_run=latest,
+        mode=mode,
+    )
 
 
 def _to_record(row: Any) -> SessionRecord:
-    *facts, title, model, workspace, folder, beginning = row
+    *facts, title, model, mode, workspace, folder, beginning = row
     shown = title or make_default_title(beginning)
-    return SessionRecord(*facts, title=shown, model=model, workspace=Workspace(workspace, folder))
+    place = Workspace(workspace, folder)
+    return SessionRecord(*facts, title=shown, model=model, mode=mode, workspace=place)

@@ -1,7 +1,7 @@
 -- name: insert_run
 INSERT INTO runs (run_id, session_id, agent_id, parent_run_id, submission_key, created_at, status, epoch, wake_at, places,
-                  owner, workspace, folder)
-SELECT ?1, ?2, ?3, ?4, ?5, ?6, 'pending', 0, ?7, ?8, ?9, ?10, ?11
+                  owner, workspace, folder, session_mode)
+SELECT ?1, ?2, ?3, ?4, ?5, ?6, 'pending', 0, ?7, ?8, ?9, ?10, ?11, ?13
 WHERE NOT EXISTS (SELECT 1 FROM deleted_sessions WHERE session_id = ?2)
   AND coalesce((SELECT owner FROM runs WHERE session_id = ?2 ORDER BY id LIMIT 1), ?9) = ?9
   AND (?12 IS NULL
@@ -12,7 +12,7 @@ RETURNING id;
 SELECT owner FROM runs WHERE session_id = ? ORDER BY id LIMIT 1;
 
 -- name: basics_of_session
-SELECT first.owner, coalesce(name, ''), first.session_model, latest.workspace, latest.folder, latest.run_id
+SELECT first.owner, coalesce(name, ''), first.session_model, first.session_mode, latest.workspace, latest.folder, latest.run_id
 FROM runs AS first LEFT JOIN agents USING (agent_id)
      JOIN runs AS latest ON latest.id = (SELECT max(id) FROM runs WHERE session_id = ?1)
 WHERE first.session_id = ?1 ORDER BY first.id LIMIT 1;
@@ -104,7 +104,7 @@ UPDATE runs SET lease_until = 0 WHERE worker IS NOT NULL;
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
        (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id),
        coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner,
-       coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, '')
+       coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, ''), coalesce(facts, '')
 FROM runs LEFT JOIN run_summaries ON run = runs.id WHERE run_id = ?;
 
 -- name: latest_position
@@ -129,14 +129,14 @@ ORDER BY position LIMIT ?3;
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
        (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id),
        coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner,
-       coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, '')
+       coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, ''), coalesce(facts, '')
 FROM runs LEFT JOIN run_summaries ON run = runs.id WHERE outcome IS NULL ORDER BY id;
 
 -- name: unfinished_of_session
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
        (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id),
        coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner,
-       coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, '')
+       coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, ''), coalesce(facts, '')
 FROM runs LEFT JOIN run_summaries ON run = runs.id WHERE outcome IS NULL AND session_id = ? ORDER BY id;
 
 -- name: submitted
@@ -162,7 +162,7 @@ UPDATE approvals SET decision = ? WHERE approval_id = ? AND decision IS NULL;
 SELECT approval_id, run_id, session_id, agent_id, parent_run_id, call_id, tool, arguments, reason, pattern,
        requested_at, expires_at, coalesce(decision, iif(outcome IS NULL, NULL, 'expired')),
        coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner,
-       workspace, folder
+       coalesce((SELECT message FROM run_summaries WHERE run_summaries.run = runs.id), ''), workspace, folder
 FROM approvals JOIN runs ON runs.id = run WHERE approval_id = ?;
 
 -- name: state_of_approval
@@ -173,14 +173,14 @@ FROM approvals JOIN runs ON runs.id = run WHERE approval_id = ?;
 SELECT approval_id, run_id, session_id, agent_id, parent_run_id, call_id, tool, arguments, reason, pattern,
        requested_at, expires_at, decision,
        coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner,
-       workspace, folder
+       coalesce((SELECT message FROM run_summaries WHERE run_summaries.run = runs.id), ''), workspace, folder
 FROM approvals JOIN runs ON runs.id = run WHERE decision IS NULL AND outcome IS NULL ORDER BY requested_at;
 
 -- name: pending_approvals_of_run
 SELECT approval_id, run_id, session_id, agent_id, parent_run_id, call_id, tool, arguments, reason, pattern,
        requested_at, expires_at, decision,
        coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner,
-       workspace, folder
+       coalesce((SELECT message FROM run_summaries WHERE run_summaries.run = runs.id), ''), workspace, folder
 FROM approvals JOIN runs ON runs.id = run
 WHERE decision IS NULL AND outcome IS NULL AND run_id = ? ORDER BY requested_at;
 
@@ -239,7 +239,7 @@ SELECT latest.session_id, (SELECT name FROM agents WHERE agents.agent_id = first
        (SELECT count(*) FROM runs WHERE session_id = latest.session_id AND outcome IS NULL),
        first.created_at, latest.created_at,
        (SELECT count(*) FROM segments WHERE segments.session_id = latest.session_id),
-       first.owner, first.title, first.session_model, latest.workspace, latest.folder,
+       first.owner, first.title, first.session_model, first.session_mode, latest.workspace, latest.folder,
        (SELECT substr(data, 1, 2000) FROM events WHERE run = first.id AND sequence <= 8
         AND type IN ('user_message', 'run_forked') ORDER BY type DESC LIMIT 1)
 FROM runs AS latest
@@ -252,6 +252,9 @@ UPDATE runs SET title = ?2 WHERE id = (SELECT min(id) FROM runs WHERE session_id
 -- name: set_model_of_session
 UPDATE runs SET session_model = ?2 WHERE id = (SELECT min(id) FROM runs WHERE session_id = ?1);
 
+-- name: set_mode_of_session
+UPDATE runs SET session_mode = ?2 WHERE id = (SELECT min(id) FROM runs WHERE session_id = ?1);
+
 -- name: keep_choices_of_fork
 UPDATE runs SET (title, session_model) =
     (SELECT first.title, first.session_model FROM runs AS old JOIN runs AS first USING (session_id)
@@ -262,7 +265,7 @@ WHERE id = ?1;
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
        (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id),
        coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner,
-       coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, '')
+       coalesce(message, ''), cost, tokens, steps, duration_ms, coalesce(labels, ''), coalesce(facts, '')
 FROM runs LEFT JOIN run_summaries ON run = runs.id WHERE session_id = ? ORDER BY id;
 
 -- name: ends_of_session
@@ -279,12 +282,16 @@ FROM segments JOIN runs ON runs.id = run WHERE segments.session_id = ? ORDER BY 
 UPDATE runs SET lost_worker = ? WHERE id = ?;
 
 -- name: record_death
-INSERT INTO deaths (worker, runs, at)
-SELECT ?1, (SELECT count(*) FROM runs WHERE worker = ?1 OR lost_worker = ?1), ?2 WHERE TRUE
-ON CONFLICT (worker) DO UPDATE SET runs = excluded.runs, at = excluded.at WHERE at <= ?3;
+INSERT INTO deaths (worker, runs, at, run)
+SELECT ?1, owned, ?2, iif(owned = 1, ?4, NULL)
+FROM (SELECT count(*) AS owned FROM runs WHERE worker = ?1 OR lost_worker = ?1) WHERE TRUE
+ON CONFLICT (worker) DO UPDATE SET runs = excluded.runs, at = excluded.at, run = excluded.run WHERE at <= ?3;
 
 -- name: death
-SELECT runs, (SELECT count(*) FROM deaths WHERE at > ?2) FROM deaths WHERE worker = ?1;
+SELECT runs, (
+    SELECT count(*) FILTER (WHERE run IS NULL OR run = ?3) + count(DISTINCT run) FILTER (WHERE run <> ?3)
+    FROM deaths WHERE at > ?2
+) FROM deaths WHERE worker = ?1;
 
 -- name: forget_deaths
 DELETE FROM deaths WHERE at <= ?;
@@ -346,9 +353,14 @@ SELECT worker, count(*), min(lease_until) FROM runs WHERE worker IS NOT NULL GRO
 INSERT INTO run_summaries (run, message) VALUES (?, ?) ON CONFLICT (run) DO UPDATE SET message = excluded.message;
 
 -- name: close_summary
-INSERT INTO run_summaries (run, cost, tokens, steps, duration_ms) VALUES (?, ?, ?, ?, ?)
+INSERT INTO run_summaries (run, cost, tokens, steps, duration_ms, facts) VALUES (?, ?, ?, ?, ?, ?)
 ON CONFLICT (run) DO UPDATE SET cost = excluded.cost, tokens = excluded.tokens, steps = excluded.steps,
-                                duration_ms = excluded.duration_ms;
+                                duration_ms = excluded.duration_ms, facts = excluded.facts;
+
+-- name: add_progress
+INSERT INTO run_summaries (run, cost, tokens, steps, facts) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (run) DO UPDATE SET cost = coalesce(cost, 0) + excluded.cost, tokens = coalesce(tokens, 0) + excluded.tokens,
+                                steps = max(coalesce(steps, 0), excluded.steps), facts = excluded.facts;
 
 -- name: note_labels
 INSERT INTO run_summaries (run, labels) VALUES (?, ?);

@@ -8,12 +8,13 @@ from typing import Any
 
 from treadle.domain.envelope import VERSION, Draft, Event, Origin, decode_data
 from treadle.domain.errors import RunDeleted, SessionDeleted, UnknownRun
+from treadle.domain.events import RunEnd
 from treadle.domain.ids import Instant, RunId, SessionId
 from treadle.domain.time_format import format_minute
 from treadle.ports.journal import RunDraft, RunRecord
-from treadle.stores.run_facts import decode_labels, explain_taken_session, read_owner_of_run
+from treadle.stores.run_facts import decode_facts, decode_labels, explain_taken_session, read_owner_of_run
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase, Value
-from treadle.stores.sqlite.projections import PROJECTIONS
+from treadle.stores.sqlite.projections import PROJECTIONS, project_end, project_progress
 from treadle.stores.sqlite.reservations import settle, settle_lost_call
 from treadle.stores.sqlite.usage_counts import UsageSums
 from treadle.stores.usage_counts import CALL_ENDS, COUNTERS, Payer, rebuild_payer
@@ -101,9 +102,12 @@ class Transaction:
         if payer.is_bounded:
             settle_lost_call(self.db, row.id, now)
 
-    def release(self, row: RunRow) -> None:
+    def release(self, row: RunRow, has_ended: bool) -> None:
         """Write the usage of a run that is released."""
-        self._used.add(self._payer(row).take())
+        payer = self._payer(row)
+        if (rows := payer.take()) and not has_ended:  # the summary of an ended run has its final sums
+            project_progress(self.db, row.id, payer.build_progress(rows))
+        self._used.add(rows)
         row.counted = row.sequence
         self._owned.pop(row.origin.run_id, None)
         self._payers.pop(row.origin.run_id, None)
@@ -134,8 +138,12 @@ class Transaction:
         COUNTERS[draft.type](payer, draft.data, draft.timestamp)
         if payer.is_bounded and draft.type in CALL_ENDS:
             settle(self.db, row.id, draft, payer.rate)
-        if payer.is_due(draft.timestamp):
-            self._used.add(payer.take())
+        if isinstance(draft.data, RunEnd):
+            project_end(self.db, row.id, draft.data, payer.model)
+        elif payer.is_due(draft.timestamp):
+            rows = payer.take()
+            self._used.add(rows)
+            project_progress(self.db, row.id, payer.build_progress(rows))
             row.counted = sequence
             self.db.execute(SQL["counted_up_to"], (sequence, row.id))
 
@@ -217,7 +225,7 @@ def to_event(origin: Origin, record: Any) -> Event:
 
 def to_run_record(row: Any) -> RunRecord:
     run_id, session_id, agent_id, parent, status, outcome, created_at, wake_at, waiting_for, *rest = row
-    sequence, agent, owner, message, cost, tokens, steps, duration_ms, labels = rest
+    sequence, agent, owner, message, cost, tokens, steps, duration_ms, labels, facts = rest
     origin = Origin(run_id, session_id, agent_id, parent)
     return RunRecord(
         origin=origin,
@@ -235,4 +243,5 @@ def to_run_record(row: Any) -> RunRecord:
         steps=steps,
         duration_ms=duration_ms,
         labels=decode_labels(labels),
+        facts=decode_facts(facts),
     )

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -55,14 +56,16 @@ from treadle.surfaces.acp.settings import (
     SettingsFolder,
     describe_modes,
     describe_options,
+    find_mode_id,
     make_spec,
-    parse_mode,
+    read_mode,
 )
 from treadle.surfaces.acp.stdio import StdioTransport
 from treadle.system.clock import TimeOrderedIds
 from treadle.system.workspace_identity import find_workspace
 
 if TYPE_CHECKING:
+    from treadle.domain.modes import ApprovalMode
     from treadle.surfaces.home_access.home_link import HomeLink
 
 SETUP = "setup"
@@ -226,6 +229,9 @@ class EditorAgent:
             raise UnknownSession(f"There is no session {session_id}. `treadle sessions list --all` shows them.")
         if past is not None:
             await refuse_other_workspace(link, SessionId(session_id), folder)
+        settings = stored or past or self._default
+        if past is not None:
+            settings = replace(settings, mode=past.mode)
         known = self._sessions.get(session_id)
         if known is not None and known.session.has_prompt:
             raise InvalidState(
@@ -233,7 +239,7 @@ class EditorAgent:
             )
         if known is not None:
             await known.session.leave()
-        opened = self._add(link, SessionId(session_id), folder, stored or past or self._default, mcp_servers)
+        opened = self._add(link, SessionId(session_id), folder, settings, mcp_servers)
         if past is not None:
             await opened.session.read_past(is_shown=is_shown)
         self._transport.after_response(opened.begin)
@@ -241,7 +247,7 @@ class EditorAgent:
 
     async def _read_last_settings(self, link: "HomeLink", session_id: str) -> SessionSettings | None:
         """Return what the last run of a session used; None if the session has no runs."""
-        from treadle.operations import runs
+        from treadle.operations import runs, sessions
         from treadle.operations.local_admin import AGENT
 
         wanted = runs.ListRuns(session_id=SessionId(session_id), limit=1)
@@ -251,13 +257,14 @@ class EditorAgent:
             return None
         if not found:
             return None
+        shown = await link.call(sessions.SHOW, sessions.ShowSession(SessionId(session_id)))
         spec = await link.call(AGENT, runs.OneRun(found[0].run_id))
         name = spec.name if spec.name in (*self._home.agents(), DEFAULT_AGENT) else self._default.agent
         try:
             own = self._home.agent(name).model
         except TreadleError:
             own = ""
-        return SessionSettings(name, None if spec.model == own else spec.model)
+        return SessionSettings(name, None if spec.model == own else spec.model, shown.mode)
 
     def _add(
         self,
@@ -316,8 +323,9 @@ class EditorAgent:
 
     @report_errors
     async def set_session_mode(self, session_id: str, mode_id: str, **kwargs: Any) -> SetSessionModeResponse:
+        """Choose how much the agent may do without asking, from the next tool call on."""
         opened = self._find(session_id)
-        self._apply_settings(opened, replace(opened.settings, mode=parse_mode(mode_id)))
+        await self._set_mode(opened, read_mode(mode_id))
         options = await self._describe(opened)
         update = ConfigOptionUpdate(session_update="config_option_update", config_options=cast("Any", options))
         await self._client.update(session_id, update)
@@ -327,7 +335,7 @@ class EditorAgent:
     async def set_config_option(
         self, config_id: str, session_id: str, value: str | bool, **kwargs: Any
     ) -> SetSessionConfigOptionResponse:
-        """Choose the model, the agent or the mode, from the next prompt on."""
+        """Choose the model or the agent, from the next prompt on, or the mode, from the next tool call on."""
         opened, chosen = self._find(session_id), str(value)
         match config_id:
             case "model":
@@ -338,7 +346,8 @@ class EditorAgent:
                 self._home.agent(chosen)  # raises UnknownAgent
                 settings = replace(opened.settings, agent=chosen, model=None)
             case "mode":
-                settings = replace(opened.settings, mode=parse_mode(chosen))
+                await self._set_mode(opened, read_mode(chosen))
+                settings = opened.settings
             case _:
                 raise UsageError(f"There is no option `{config_id}`. Options: model, agent, mode.")
         spec = make_spec(self._home, settings, opened.session.folder)
@@ -346,8 +355,17 @@ class EditorAgent:
             raise UsageError(problems[0])
         self._apply_settings(opened, settings)
         if config_id == "mode":
-            await self._client.update(session_id, update_current_mode(settings.mode))
+            await self._client.update(session_id, update_current_mode(find_mode_id(settings.mode)))
         return SetSessionConfigOptionResponse(config_options=cast("Any", await self._describe(opened)))
+
+    async def _set_mode(self, opened: OpenSession, mode: "ApprovalMode | None") -> None:
+        """Change the mode of a session. One without a run gets it with its first message."""
+        from treadle.operations import sessions
+
+        link, session_id = await self._require_link(), opened.session.session_id
+        with suppress(UnknownSession):
+            await link.call(sessions.SET_MODE, sessions.SetMode(session_id, mode))
+        self._apply_settings(opened, replace(opened.settings, mode=mode))
 
     def _apply_settings(self, opened: OpenSession, settings: SessionSettings) -> None:
         opened.settings = settings

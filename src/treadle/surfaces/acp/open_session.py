@@ -4,15 +4,17 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acp.helpers import update_available_commands
+from acp.helpers import update_available_commands, update_current_mode
 from acp.schema import AvailableCommand, AvailableCommandInput, McpServerStdio, UnstructuredCommandInput
+from msgspec.structs import replace
 
 from treadle.config.home import Home
 from treadle.domain.errors import UsageError
 from treadle.domain.ids import SessionId
+from treadle.domain.modes import ApprovalMode
 from treadle.domain.workspaces import is_same_place
 from treadle.surfaces.acp.client import EditorClient
-from treadle.surfaces.acp.settings import SessionSettings, make_spec
+from treadle.surfaces.acp.settings import SessionSettings, find_mode_id, make_spec
 from treadle.system.workspace_identity import find_workspace
 
 if TYPE_CHECKING:
@@ -49,8 +51,20 @@ class OpenSession:
         """What to tell the user with the next answer."""
         self._client = client
         self.session = EditorSession(
-            link, client, session_id, folder, lambda: make_spec(home, self.settings, folder)
+            link,
+            client,
+            session_id,
+            folder,
+            lambda: make_spec(home, self.settings, folder),
+            lambda: self.settings.mode,
+            self.show_mode,
         )
+
+    async def show_mode(self, mode: ApprovalMode | None) -> None:
+        """Show the mode that any surface has chosen."""
+        if mode != self.settings.mode:
+            self.settings = replace(self.settings, mode=mode)
+            await self._client.update(self.session.session_id, update_current_mode(find_mode_id(mode)))
 
     async def begin(self) -> None:
         """Show the commands and follow the session, after the editor knows its id."""

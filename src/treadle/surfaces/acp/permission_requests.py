@@ -4,7 +4,7 @@ An approval is decided once, from any surface. If another surface decides first,
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,9 @@ from acp.schema import (
 
 from treadle.domain.errors import InvalidState, StoreError, TreadleError
 from treadle.domain.ids import RunId
+from treadle.domain.modes import ApprovalMode
 from treadle.domain.permissions import describe_destruction
+from treadle.domain.tools import EDIT_TOOLS
 from treadle.operations import approvals, runs
 from treadle.operations.approvals import ApprovalView
 from treadle.operations.run_control import ANSWER, AnswerQuestion
@@ -33,6 +35,9 @@ from treadle.surfaces.terminal.call_view import describe_offer
 
 BY = "editor"
 ONCE, SESSION, DENY = "allow-once", "allow-session", "deny"
+EDITS, PLAN_EDITS, PLAN_ASK = "allow-edits", "plan-accept-edits", "plan-ask"
+_MODES: Mapping[str, ApprovalMode] = {EDITS: "accept_edits", PLAN_EDITS: "accept_edits", PLAN_ASK: "ask"}
+"""The mode in which the session continues after an option."""
 log = logging.getLogger(__name__)
 
 
@@ -139,13 +144,14 @@ class PermissionRequests:
         )
         result = await self._client.ask(PERMISSION, request)
         decision = _read_choice(result)
-        if decision not in (ONCE, SESSION, DENY):
+        if decision not in (ONCE, SESSION, DENY, *_MODES):
             await self._report_undecided(call_id, approval)
             return
         answer = approvals.DecideApproval(
             approval.approval_id,
             "deny" if decision == DENY else "approve",
             remember="session" if decision == SESSION else "once",
+            mode=_MODES.get(decision),
             by=BY,
         )
         with suppress(InvalidState):  # another surface was first; the run shows what it decided
@@ -223,8 +229,18 @@ def _key(asked: EditorQuestion) -> str:
 
 
 def make_options(approval: ApprovalView) -> list[PermissionOption]:
+    if approval.is_plan:
+        return [
+            PermissionOption(option_id=PLAN_EDITS, name="Approve, and accept edits", kind="allow_always"),
+            PermissionOption(option_id=PLAN_ASK, name="Approve, and ask before changes", kind="allow_once"),
+            PermissionOption(option_id=DENY, name="Keep planning", kind="reject_once"),
+        ]
     options = [PermissionOption(option_id=ONCE, name="Allow once", kind="allow_once")]
-    if approval.pattern is not None:
+    if approval.pattern is not None and approval.tool in EDIT_TOOLS:
+        options.append(
+            PermissionOption(option_id=EDITS, name="Allow all edits in this workspace", kind="allow_always")
+        )
+    elif approval.pattern is not None:
         rule = describe_offer(approval.tool, approval.pattern)
         options.append(
             PermissionOption(option_id=SESSION, name=f"Allow for this session: {rule}", kind="allow_always")

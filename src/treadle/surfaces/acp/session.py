@@ -17,6 +17,7 @@ from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, StoreError, TreadleError, UnknownSession
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Image, Text
+from treadle.domain.modes import ApprovalMode
 from treadle.domain.transcript import (
     ApprovalItem,
     Change,
@@ -66,12 +67,16 @@ class EditorSession:
         session_id: SessionId,
         folder: Path,
         make_agent: Callable[[], AgentSpec],
+        get_mode: Callable[[], ApprovalMode | None],
+        show_mode: Callable[[ApprovalMode | None], Awaitable[None]],
     ) -> None:
         self.session_id = session_id
         self.folder = folder
         self._link = link
         self._client = client
         self._make_agent = make_agent
+        self._get_mode = get_mode
+        self._show_mode = show_mode
         self._current: RunUpdates | None = None
         self._following: asyncio.Task[None] | None = None
         self._turn: PromptTurn | None = None
@@ -186,7 +191,8 @@ class EditorSession:
             except BaseException:
                 self._own[current.run_id] -= 1
                 raise
-        run = RequestedRun(self._make_agent(), parts.message, self.session_id, asker="editor")
+        mode = self._get_mode() if current is None else None  # a session with a run has its own
+        run = RequestedRun(self._make_agent(), parts.message, self.session_id, asker="editor", mode=mode)
         ticket = await self._link.call(START_LOCAL, StartLocalRun(run), key=key)
         self._own[ticket.run_id] += 1
         return ticket.run_id
@@ -279,6 +285,8 @@ class EditorSession:
                     for update in updates.show(changes, is_own=is_own):
                         await self._show(update)
                     self._note_changes(updates, changes, before)
+                    if updates.totals.mode != before.mode:
+                        await self._show_mode(updates.totals.mode)
         except (StoreError, ConnectionError):
             return  # the link reports it, and the run is followed again afterwards
         except TreadleError as error:

@@ -6,7 +6,6 @@ without a message exists."""
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 from acp.schema import (
@@ -22,16 +21,9 @@ from treadle.config.home import DEFAULT_AGENT, Home
 from treadle.config.private_files import write_atomically
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UnknownModel, UsageError
-from treadle.domain.permissions import ApprovalRule, ApprovalRules
+from treadle.domain.modes import MODE_CYCLE, MODE_TEXTS, RULES_NAME, ApprovalMode, describe_mode, parse_mode
 
-Mode = Literal["agent", "ask", "edits", "auto"]
-MODES: dict[Mode, tuple[str, str]] = {
-    "agent": ("Rules of the agent", "Ask as the approvals of the agent say."),
-    "ask": ("Always ask", "Ask before every tool call."),
-    "edits": ("Accept edits", "Change files without asking; ask for the rest as the agent's approvals say."),
-    "auto": ("Never ask", "Ask for nothing. Rules that deny calls still apply, and so does the sandbox."),
-}
-EDIT_TOOLS = ("edit_file", "write_file")
+_MODES: tuple[ApprovalMode | None, ...] = (None, *MODE_CYCLE)
 FOLDER = "acp"
 MAX_AGE_SECONDS = 30 * 24 * 3600.0
 NOT_SET_UP = (
@@ -46,13 +38,16 @@ class SessionSettings(Struct, frozen=True):
     agent: str = DEFAULT_AGENT
     model: str | None = None
     """None: the model of the agent."""
-    mode: Mode = "agent"
+    mode: ApprovalMode | None = None
+    """None: the rules of the agent decide alone. A session with a run keeps its mode itself."""
 
 
-def parse_mode(value: str) -> Mode:
-    if value not in MODES:
-        raise UsageError(f"There is no mode `{value}`. Modes: {', '.join(MODES)}.")
-    return value
+def read_mode(value: str) -> ApprovalMode | None:
+    """Return the mode that an editor names. Raise UsageError for another word."""
+    try:
+        return parse_mode(value)
+    except ValueError as error:
+        raise UsageError(f"The mode was not changed: {error}.") from None
 
 
 def make_spec(home: Home, settings: SessionSettings, folder: Path) -> AgentSpec:
@@ -66,31 +61,24 @@ def make_spec(home: Home, settings: SessionSettings, folder: Path) -> AgentSpec:
         spec = replace(spec, model=model, provider=None)
     if not spec.model and spec.routing is None:
         raise UnknownModel(NOT_SET_UP.format(path=home.path / "config.yaml"))
-    return replace(spec, workspace=str(folder), approvals=_apply_mode(spec.approvals, settings.mode))
-
-
-def _apply_mode(rules: ApprovalRules, mode: Mode) -> ApprovalRules:
-    """Return the approvals of an agent in a mode. Rules that deny calls stay."""
-    match mode:
-        case "agent":
-            return rules
-        case "ask":
-            return replace(rules, rules=(*rules.rules, ApprovalRule("*", "ask")))
-        case "edits":
-            kept = tuple(rule for rule in rules.rules if rule.do != "ask" or rule.tool not in EDIT_TOOLS)
-            return replace(rules, rules=(*kept, *(ApprovalRule(tool, "auto") for tool in EDIT_TOOLS)))
-        case "auto":
-            kept = tuple(rule for rule in rules.rules if rule.do != "ask")
-            return replace(rules, default="deny" if rules.default == "deny" else "auto", rules=kept)
+    return replace(spec, workspace=str(folder))
 
 
 # ── What the editor is shown ──
 
 
-def describe_modes(mode: Mode) -> SessionModeState:
+def find_mode_id(mode: ApprovalMode | None) -> str:
+    """Return the id that editors know a mode by."""
+    return mode or RULES_NAME
+
+
+def describe_modes(mode: ApprovalMode | None) -> SessionModeState:
     return SessionModeState(
-        current_mode_id=mode,
-        available_modes=[SessionMode(id=key, name=name, description=text) for key, (name, text) in MODES.items()],
+        current_mode_id=find_mode_id(mode),
+        available_modes=[
+            SessionMode(id=find_mode_id(each), name=describe_mode(each).capitalize(), description=MODE_TEXTS[each])
+            for each in _MODES
+        ],
     )
 
 
@@ -123,10 +111,12 @@ def describe_options(
             name="Approvals",
             category="mode",
             description="What needs an approval.",
-            current_value=settings.mode,
+            current_value=find_mode_id(settings.mode),
             options=[
-                SessionConfigSelectOption(value=key, name=name, description=text)
-                for key, (name, text) in MODES.items()
+                SessionConfigSelectOption(
+                    value=find_mode_id(each), name=describe_mode(each).capitalize(), description=MODE_TEXTS[each]
+                )
+                for each in _MODES
             ],
         ),
     ]

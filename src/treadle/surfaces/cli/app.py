@@ -11,13 +11,19 @@ from treadle.surfaces.cli.command_table import COMMANDS, GROUPS, load_group
 
 PIPE_CLOSED = 141
 """The exit code after the reader of the output has closed it, as a shell reports it."""
+OPTIONS = [
+    ("-p, --print MESSAGE", "Print the answer to a message: `treadle run`."),
+    ("--version", "Print the version and exit."),
+    ("--help", "Print this message and exit."),
+]
 START_UP_OBJECTS = 200_000
 """More objects than a command makes until it does its work."""
 
 
 def run(words: Sequence[str]) -> None:
     """Run a command line, without the name of the program."""
-    first = words[0] if words else _default_command()
+    words = name_command(words)
+    first = words[0]
     if first in ("-h", "--help"):
         print(_help())
     elif first == "--version":
@@ -34,6 +40,22 @@ def run(words: Sequence[str]) -> None:
         load_group(GROUPS[first]).run(words[1:])
     else:
         _refuse(first)
+
+
+def name_command(words: Sequence[str]) -> Sequence[str]:
+    """Return a command line with the command that it means: `chat` if it begins with a message of several words or
+    with an option of `chat`, and `run` if it begins with `-p`."""
+    if not words:
+        return [_default_command()]
+    first = words[0]
+    if first in ("-p", "--print"):
+        return ["run", *words[1:]]
+    if first in ("-h", "--help", "--version") or (not first.startswith("-") and len(first.split()) < 2):
+        return words
+    options = load_group(COMMANDS["chat"]).commands["chat"].options
+    flags = {flag for each in options for flag in each.flags}
+    is_chat = not first.startswith("-") or first.partition("=")[0] in flags
+    return ["chat", *words] if is_chat else words
 
 
 def _default_command() -> str:
@@ -63,10 +85,12 @@ def _help() -> str:
 
     return page(
         "treadle [OPTIONS] COMMAND [ARGS]...",
-        "Treadle runs agents: durable, guarded, observable.",
+        "Treadle runs agents: durable, guarded, observable.\n\n"
+        "Without a command it opens the terminal UI, with the options of `treadle chat` or with a message: "
+        'treadle "fix the tests".',
         ("Commands", [(name, entry.summary) for name, entry in COMMANDS.items()]),
         ("Groups of commands", [(name, entry.summary) for name, entry in GROUPS.items()]),
-        ("Options", [("--version", "Print the version and exit."), ("--help", "Print this message and exit.")]),
+        ("Options", OPTIONS),
     )
 
 

@@ -37,6 +37,7 @@ GROUPS = {
     "runs": Entry("runs", "List, inspect, resume, fork and cancel runs."),
     "sessions": Entry("sessions", "List, inspect, rename and delete sessions."),
     "agents": Entry("agents", "Manage agents."),
+    "eval": Entry("evaluations", "Test agents with suites of cases, and compare versions and models."),
     "approvals": Entry("approvals", "List and decide approvals."),
     "models": Entry("models", "List, test and download models."),
     "memory": Entry("memory", "Manage what agents remember."),

@@ -108,16 +108,14 @@ def _diff_lines(found: RunDiff) -> Iterator[str]:
         yield "the agents differ:"
         yield from _pairs(found.agent)
     yield ""
-    if found.parting is None:
+    if not found.steps:
         count = found.same_steps
         yield f"all {count} steps are the same" if count != 1 else "the only step is the same"
-    else:
-        numbers = [
-            "no such step" if step is None else f"step {step}" for step in (found.parting.a, found.parting.b)
-        ]
-        same = f"; {_count_same(found.same_steps)}" if found.same_steps else ""
-        yield f"first difference at {numbers[0]} of A, {numbers[1]} of B{same}:"
-        yield from _pairs(found.parting.differs)
+    for number, step in enumerate(found.steps):
+        a, b = ["no such step" if each is None else f"step {each}" for each in (step.a, step.b)]
+        same = f"; {_count_same(found.same_steps)}" if found.same_steps and not number else ""
+        yield f"{'next' if number else 'first'} difference at {a} of A, {b} of B{same}:"
+        yield from _pairs(step.differs)
     if found.outcome:
         yield ""
         yield "the outcomes differ:"

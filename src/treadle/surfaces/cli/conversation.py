@@ -12,20 +12,20 @@ from msgspec import Struct
 
 from treadle.api.agent import apply_options, collect_tools, make_attachment
 from treadle.api.engine import HostedEngine
-from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import refuse_unknown_command
 from treadle.domain.errors import UnknownSession, UsageError
 from treadle.domain.ids import SessionId
 from treadle.domain.labels import parse_metadata
 from treadle.domain.messages import Message, user
+from treadle.domain.modes import ApprovalMode
 from treadle.domain.users import LOCAL_USER
 from treadle.operations.requested_run import RequestedRun
 from treadle.operations.run_start import START_LOCAL, StartLocalRun
 from treadle.ports.tool import Tool
 from treadle.surfaces.cli.follow import Follower, FollowOptions, add_endpoint, list_unfinished_runs, make_engine
 from treadle.surfaces.home_access.connection import HomeAccess, current_home, open_home
-from treadle.surfaces.home_access.references import LAST, find_agent, find_session
+from treadle.surfaces.home_access.references import LAST, choose_agent, find_session
 from treadle.surfaces.home_access.session_folder import (
     FolderChoice,
     choose_folder,
@@ -46,6 +46,7 @@ class RunArguments(Struct, frozen=True):
     message: str
     agent: str
     model: str | None = None
+    mode: ApprovalMode | None = None
     session: str | None = None
     continues: bool = False
     system: str | None = None
@@ -71,6 +72,8 @@ class RunConversation:
         self._request = request
         self._options = options
         self._session: SessionId | None = None
+        self._version: int | None = None
+        """The version of the agent that the command line names; None: the current one."""
         self._metadata = read_metadata(request.metadata)
 
     async def hold(self) -> int:
@@ -79,7 +82,9 @@ class RunConversation:
         if request.message:
             refuse_unknown_command(request.message)
         engine = make_engine(home)
-        agent = self._make_agent(home, engine)
+        chosen = await choose_agent(home, request.agent, request.model)
+        self._version = chosen.version
+        agent = self._make_agent(chosen.spec, engine)
         with Stop() as stop:
             async with open_home(engine, home, self._options.base_url) as access:
                 if request.functions and access.engine is None:
@@ -131,6 +136,8 @@ class RunConversation:
             metadata=self._metadata,
             user=self._request.user or LOCAL_USER,
             only_own=self._request.user is not None,
+            version=self._version,
+            mode=self._request.mode if text == self._request.message else None,
         )
         ticket = await client.call(START_LOCAL, StartLocalRun(run))
         self._session = ticket.session_id
@@ -163,10 +170,9 @@ class RunConversation:
             follower.printer.note(f"Continuing the session {found}.")
         return found
 
-    def _make_agent(self, home: Home, engine: HostedEngine) -> AgentSpec:
+    def _make_agent(self, agent: AgentSpec, engine: HostedEngine) -> AgentSpec:
         """Return the agent with what the command line changes."""
         request = self._request
-        agent = find_agent(home, request.agent, request.model)
         functions = [tool for path in request.functions for tool in load_functions(path)]
         for tool in functions:
             if engine.has_tool(tool.spec.name):

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
+from treadle.domain.plans import is_finished, summarize_plan
 from treadle.domain.transcript import (
     AnswerItem,
     CallItem,
     Change,
     ItemAdded,
     ItemChanged,
+    PlanItem,
     RunTotals,
     TextAppended,
     ThinkingItem,
@@ -38,6 +40,8 @@ class RunActivity:
         """The calls in progress."""
         self._received = 0
         """Characters of the reply so far."""
+        self._plan = ""
+        """The plan in short, until it is finished."""
 
     def observe(self, changes: Sequence[Change], totals: RunTotals) -> None:
         if totals.asked_at != self._totals.asked_at:
@@ -53,6 +57,8 @@ class RunActivity:
                     self._calls.pop(call.key, None)
                     if call.state == "running":
                         self._calls[call.key] = call
+                case ItemAdded(PlanItem(steps=steps)) | ItemChanged(PlanItem(steps=steps)):
+                    self._plan = "" if is_finished(steps) else f"plan {summarize_plan(steps)}"
                 case _:
                     pass
 
@@ -79,7 +85,8 @@ class RunActivity:
     def _format(self, subject: str, seconds: float, *facts: str) -> str:
         if seconds < FIRST_SECONDS:
             return ""
-        return " · ".join((subject, f"{seconds:.0f} s", *facts, "Ctrl-C interrupts"))
+        plan = (self._plan,) if self._plan else ()
+        return " · ".join((subject, f"{seconds:.0f} s", *facts, "Ctrl-C interrupts", *plan))
 
 
 class LiveLine:

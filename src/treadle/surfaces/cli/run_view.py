@@ -29,7 +29,7 @@ def print_run(view: RunDetail, waits: Sequence[str]) -> None:
     """Print the fields of a run, what it waits for, its usage and its answer."""
     print_fields(
         (
-            *(("run", view.run_id), ("session", view.session_id), ("agent", view.agent)),
+            *(("run", view.run_id), ("session", view.session_id), ("agent", name_agent(view))),
             *(("parent run", view.parent_run_id), ("user", "" if view.owner == LOCAL_USER else view.owner)),
             *(("state", state_of(view)), ("created", f"{local_time(view.created_at)}, {when(view.created_at)}")),
             *(("tags", " ".join(view.tags)), ("metadata", ", ".join(format_metadata(view.metadata)))),
@@ -53,6 +53,11 @@ def print_run(view: RunDetail, waits: Sequence[str]) -> None:
     )
     if result.text:
         print(f"\n{inert(result.text) if sys.stdout.isatty() else result.text}")
+
+
+def name_agent(view: RunDetail) -> str:
+    """Return the agent of a run with its version, if it has one."""
+    return view.agent if view.version is None else f"{view.agent}, version {view.version}"
 
 
 def print_runs(views: Sequence[RunView], messages: Sequence[str]) -> None:

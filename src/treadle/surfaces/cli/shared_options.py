@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated
 
+from treadle.domain.modes import ApprovalMode
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.command_line import Argument, Option
 
@@ -43,6 +44,18 @@ ApprovalArgument = Annotated[
 ]
 Note = Annotated[str, Option(metavar="TEXT", help="A note for the agent.")]
 ModelArgument = Annotated[str, Argument(metavar="MODEL", help="An alias or provider/model-id.")]
+Model = Annotated[
+    str | None,
+    Option("-m", "--model", metavar="MODEL", help="Use this model: an alias or provider/model-id."),
+]
+Mode = Annotated[
+    ApprovalMode | None,
+    Option(
+        help="How much the agent may do without asking, from this message on. plan: only read. accept_edits: also "
+        "change files of the workspace. auto: everything that the sandbox confines. Default: as it is."
+    ),
+]
+Continue = Annotated[bool, Option("-c", "--continue", help="Continue the latest session of the current folder.")]
 BaseUrl = Annotated[
     str | None,
     Option(

@@ -1,11 +1,13 @@
-"""Names that people type: an id, its unique beginning, `last`, the title of a session, the name of an agent."""
+"""Names that people type: an id, its unique beginning or end, `last`, the title of a session, an agent."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from treadle.bootstrap.callers import open_readonly_memory_caller
+from treadle.bootstrap.callers import open_readonly_caller, open_readonly_memory_caller
+from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UnknownApproval, UnknownRun, UnknownSession, UsageError
@@ -13,8 +15,12 @@ from treadle.domain.ids import ApprovalId, RunId, SessionId
 from treadle.domain.workspaces import Workspace, is_same_place
 from treadle.operations import approvals, runs, sessions
 from treadle.operations.operation import Caller, list_items
+from treadle.operations.schemas import Page
 from treadle.operations.sessions import SessionView
 from treadle.system.workspace_identity import find_workspace
+
+if TYPE_CHECKING:
+    from treadle.operations.requested_run import ChosenAgent
 
 LAST = "last"
 ID_DIGITS = 32
@@ -33,14 +39,18 @@ async def find_run(caller: Caller, reference: str) -> RunId:
         if session_id is None:
             raise UnknownRun(await _explain_none_here(caller, "run"))
         return (await caller.call(runs.LIST, runs.ListRuns(session_id=session_id, limit=1))).items[0].run_id
-    prefix = _prefix(reference, "run")
-    if prefix is None:
+    prefix, end = _prefix(reference, "run"), _end(reference, "run")
+    if end is None:
         _refuse_short(reference)
         return RunId(reference)
-    page = await caller.call(runs.LIST, runs.ListRuns(id_prefix=prefix, limit=SHOWN_MATCHES))
+    page: Page[runs.RunView] = Page(())
+    if prefix is not None:
+        page = await caller.call(runs.LIST, runs.ListRuns(id_prefix=prefix, limit=SHOWN_MATCHES))
+    if not page.items:
+        page = await caller.call(runs.LIST, runs.ListRuns(id_suffix=end, limit=SHOWN_MATCHES))
     found = [run.run_id for run in page.items]
     if not found:
-        raise UnknownRun(f"No run has an id that begins with {prefix}. `treadle runs list` shows the runs.")
+        raise UnknownRun(f"No run has an id that begins or ends with {end}. `treadle runs list` shows the runs.")
     return RunId(find_only(reference, found, "runs"))
 
 
@@ -60,10 +70,11 @@ async def find_session(
     try:
         return (await caller.call(sessions.SHOW, sessions.ShowSession(SessionId(reference)))).session_id
     except UnknownSession:
-        prefix = _prefix(reference, "ses")
+        prefix, end = _prefix(reference, "ses"), _end(reference, "ses")
         known = await list_items(caller, sessions.LIST, sessions.ListSessions(children=True), MAX_SESSIONS)
         wanted = reference.casefold()
         found = [each.session_id for each in known if prefix and each.session_id.startswith(prefix)]
+        found = found or [each.session_id for each in known if end and each.session_id.endswith(end)]
         found = found or _prefer_place([each for each in known if each.title.casefold() == wanted], here)
         if not whole_title:
             found = found or [each.session_id for each in known if each.session_id.startswith(reference)]
@@ -103,8 +114,8 @@ def _prefer_place(found: Sequence[SessionView], place: Workspace) -> list[Sessio
 async def find_approval(caller: Caller, reference: str) -> ApprovalId:
     """Return the id of the approval that a reference names. Raises UnknownApproval or UsageError."""
     _refuse_empty(reference, "approval")
-    prefix = _prefix(reference, "apr")
-    if prefix is None and reference != LAST:
+    prefix, end = _prefix(reference, "apr"), _end(reference, "apr")
+    if end is None and reference != LAST:
         return ApprovalId(reference)
     pending = (await caller.call(approvals.LIST, approvals.ListApprovals())).items
     if reference == LAST:
@@ -115,9 +126,10 @@ async def find_approval(caller: Caller, reference: str) -> ApprovalId:
         elsewhere = f" {len(pending)} are pending in other folders: `treadle approvals list`." if pending else ""
         raise UnknownApproval(f"No approvals are pending in the folder {Path.cwd()}.{elsewhere}")
     found = [each.approval_id for each in pending if prefix and each.approval_id.startswith(prefix)]
+    found = found or [each.approval_id for each in pending if end and each.approval_id.endswith(end)]
     if not found:
         raise UnknownApproval(
-            f"No pending approval has an id that begins with {prefix}. `treadle approvals list` shows them."
+            f"No pending approval has an id that begins or ends with {end}. `treadle approvals list` shows them."
         )
     return ApprovalId(find_only(reference, found, "approvals"))
 
@@ -161,6 +173,14 @@ def _prefix(reference: str, kind: str) -> str | None:
     return f"{kind}_{digits}" if is_part else None
 
 
+def _end(reference: str, kind: str) -> str | None:
+    """Return the end of an id that a reference may be, which the dashboard shows as `run_…9f3b21c0`; None if it is
+    whole, or not hexadecimal."""
+    digits = reference.removeprefix(f"{kind}_").removeprefix("…").lower()
+    is_part = MIN_DIGITS <= len(digits) < ID_DIGITS and not digits.strip("0123456789abcdef")
+    return digits if is_part else None
+
+
 def _refuse_short(reference: str) -> None:
     if len(reference) < MIN_DIGITS and not reference.lower().strip("0123456789abcdef"):
         raise UsageError(f"`{reference}` is too short for an id. Type at least {MIN_DIGITS} digits.")
@@ -179,9 +199,30 @@ def find_only(reference: str, found: Sequence[str], things: str) -> str:
     return found[0]
 
 
+async def choose_agent(home: Home, reference: str, model: str | None) -> "ChosenAgent":
+    """Return the agent of the home that `NAME`, `NAME@7` or `NAME@candidate` names, with another model if one is
+    named."""
+    from treadle.domain.agent_versions import MARK  # not needed to look at runs
+    from treadle.operations.requested_run import ChosenAgent
+
+    is_shared = is_postgres(home.database_url) and home.config().storage.agents == "database"
+    if MARK not in reference and not is_shared:
+        return ChosenAgent(find_agent(home, reference, model))
+    async with open_readonly_caller(home) as caller:
+        if is_shared:
+            from treadle.operations.shared_agents import SharedAgents
+
+            await SharedAgents(caller.context.versions()).synchronize()
+        chosen = await caller.context.versions().choose(reference)
+    return structs.replace(chosen, spec=_use_model(chosen.spec, model))
+
+
 def find_agent(home: Home, name: str, model: str | None) -> AgentSpec:
     """Return an agent of the home, with another model if one is named."""
-    agent = home.agent(name, model)
+    return _use_model(home.agent(name, model), model)
+
+
+def _use_model(agent: AgentSpec, model: str | None) -> AgentSpec:
     if model is None:
         return agent
     if not model.strip():

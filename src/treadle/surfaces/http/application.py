@@ -55,6 +55,7 @@ class Application:
         """The URL of the listener, once there is one."""
         self.routes = all_routes() if routes is None else routes
         self._services = Services(replace(context, address=lambda: self.address), clock.now)
+        self.waiting_clients = self._services.waiting_clients
         self._idempotency = IdempotencyMiddleware(Router(self.routes, self._services), context.requests, clock)
         home = context.home if self.has_pages and has_mcp else None
         self._mcp = McpMount(self._idempotency, self._services.context, home)

@@ -15,11 +15,14 @@ from treadle.operations.refusal import Refusal
 from treadle.surfaces.http.auth import send_problem
 from treadle.surfaces.http.response_headers import accepts_gzip
 
+API_PATHS = frozenset(("v1", "mcp", "metrics", "healthz", "readyz"))
+"""The first segment of the paths of programs: a browser that opens one sees what programs see."""
 FOLDER = Path(__file__).parent / "dashboard"
 PAGES = frozenset(
     (
-        "", "sign-in", "runs", "chat", "approvals", "agents", "schedules", "inbound-webhooks", "webhooks", "memory",
-        "skills", "mcp-servers", "vault", "tokens", "models", "usage", "system", "reference", "compare", "search",
+        "", "sign-in", "start", "overview", "runs", "chat", "inbox", "approvals", "agents", "schedules",
+        "inbound-webhooks", "webhooks", "memory", "skills", "mcp-servers", "vault", "tokens", "models", "usage",
+        "evaluations", "system", "reference", "compare", "search",
     )
 )  # fmt: skip
 """The first segment of the path of each page."""
@@ -71,6 +74,8 @@ class DashboardFiles:
             await self._app(scope, receive, send)
         elif file := self._find_file(scope["path"]):
             await _send_file(file, scope, send)
+        elif _opens_page(scope):
+            await _send_file(read_page(), scope, send, status=404)
         elif scope["path"].startswith(ASSETS):
             await send_problem(Refusal(404, "NotFound", "The dashboard has no such file."), scope, send)
         else:
@@ -137,7 +142,15 @@ def _read_asset(name: str) -> AssetFile | None:
     )
 
 
-async def _send_file(file: AssetFile, scope: Scope, send: Send) -> None:
+def _opens_page(scope: Scope) -> bool:
+    """Return whether a browser opens a path that is neither a page nor a path of programs."""
+    first = scope["path"].split("/", 2)[1]
+    if first in API_PATHS or scope["path"].startswith(ASSETS):
+        return False
+    return any(name == b"accept" and value.startswith(b"text/html") for name, value in scope["headers"])
+
+
+async def _send_file(file: AssetFile, scope: Scope, send: Send, status: int = 200) -> None:
     zipped = accepts_gzip(scope)
     body = file.gzipped if zipped else file.body
     headers = {
@@ -149,6 +162,6 @@ async def _send_file(file: AssetFile, scope: Scope, send: Send) -> None:
         **({"content-encoding": "gzip"} if zipped else {}),
     }
     encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": 200, "headers": encoded})
+    await send({"type": "http.response.start", "status": status, "headers": encoded})
     sent = b"" if scope["method"] == "HEAD" else body
     await send({"type": "http.response.body", "body": sent, "more_body": False})

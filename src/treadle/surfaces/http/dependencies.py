@@ -13,6 +13,7 @@ from treadle.operations.context import Context
 from treadle.surfaces.http.auth import get_principal, get_state, get_streams
 from treadle.surfaces.http.body_limit import make_size_refusal
 from treadle.surfaces.http.idempotency import submission_key
+from treadle.surfaces.http.openai.waiting_clients import WaitingClients
 from treadle.surfaces.http.siblings import Siblings
 from treadle.surfaces.http.sign_in_limit import SignInLimit
 
@@ -29,6 +30,7 @@ class Services:
     siblings: Siblings | None = None
     """The other processes behind the same port, if there are some."""
     sign_in_limit: SignInLimit = field(default_factory=SignInLimit)
+    waiting_clients: WaitingClients = field(default_factory=WaitingClients)
 
 
 class ApiRequest(Request):

@@ -37,8 +37,8 @@ class HttpRoute(Struct, frozen=True):
     path: str
     answer: Answer
     """Returns the response, or raises the error that is the response."""
-    scope: Scope | None = None
-    """None: the caller needs no scope, or the request carries its own proof."""
+    scopes: tuple[Scope, ...] = ()
+    """Any of them is enough. Empty: the caller needs no scope, or the request carries its own proof."""
     parameters: Collection[str] = ()
     """The names of the parameters of the query."""
     max_body_bytes: int = MAX_BODY_BYTES
@@ -53,7 +53,11 @@ def route(
 ) -> Callable[[Answer], HttpRoute]:
     """Make a function a route, which reads its request itself."""
     return lambda answer: HttpRoute(
-        method=method, path=path, answer=answer, scope=scope, max_body_bytes=max_body_bytes
+        method=method,
+        path=path,
+        answer=answer,
+        scopes=() if scope is None else (scope,),
+        max_body_bytes=max_body_bytes,
     )
 
 
@@ -68,7 +72,7 @@ def serve(operation: Operation[Q, Any]) -> Callable[[OperationAnswer[Q]], HttpRo
             method=operation.method,
             path=operation.path,
             answer=answer_decoded,
-            scope=operation.scope,
+            scopes=operation.scopes,
             parameters=frozenset(operation.query_fields),
         )
 
@@ -146,11 +150,12 @@ class Router:
 
 def _check_allowed(route: HttpRoute, request: ApiRequest) -> None:
     """Raise Refusal if the caller may not make this request. Runs before the body is read."""
-    if route.scope is None:
+    if not route.scopes:
         return
     principal = get_principal(request)
-    if not principal.may(route.scope):
-        raise Refusal(403, "Forbidden", f"The token `{principal.name}` lacks the scope `{route.scope}`.")
+    if not principal.may(*route.scopes):
+        wanted = " or ".join(f"`{scope}`" for scope in route.scopes)
+        raise Refusal(403, "Forbidden", f"The token `{principal.name}` lacks the scope {wanted}.")
     known = route.parameters
     for name in request.query_params:  # an ignored filter would return what it was meant to leave out
         if name not in known:

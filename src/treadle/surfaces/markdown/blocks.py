@@ -154,16 +154,17 @@ class BlockRenderer:
 
     def _table(self, inside: Sequence[Token], width: int) -> list[Line]:
         head, rows = self._cells(inside)
+        sides = [str(token.attrs.get("style") or "") for token in inside if token.type == "th_open"]
         columns = max((len(row) for row in (head, *rows)), default=0)
         if not columns:
             return []
         for row in (head, *rows):
             row.extend([list[Span]() for _ in range(columns - len(row))])
         widths = _fit_columns([[_span_width(cell) for cell in row] for row in (head, *rows)], width)
-        lines = self._row(head, widths)
+        lines = self._row(head, widths, sides)
         lines.append(_join_cells([[Segment("─" * size, self._palette.rule)] for size in widths], widths))
         for row in rows:
-            lines.extend(self._row(row, widths))
+            lines.extend(self._row(row, widths, sides))
         return lines
 
     def _cells(self, inside: Sequence[Token]) -> tuple[list[list[Span]], list[list[list[Span]]]]:
@@ -185,8 +186,11 @@ class BlockRenderer:
                     pass
         return head, rows
 
-    def _row(self, cells: Sequence[list[Span]], widths: Sequence[int]) -> list[Line]:
-        wrapped = [wrap(cell, size) for cell, size in zip(cells, widths, strict=True)]
+    def _row(self, cells: Sequence[list[Span]], widths: Sequence[int], sides: Sequence[str]) -> list[Line]:
+        wrapped = [
+            [_align(line, size, side) for line in wrap(cell, size)]
+            for cell, size, side in zip(cells, widths, sides, strict=True)
+        ]
         height = max(map(len, wrapped))
         return [
             _join_cells([cell[index] if index < len(cell) else [] for cell in wrapped], widths)
@@ -242,6 +246,13 @@ def _fit_columns(rows: Sequence[Sequence[int]], width: int) -> list[int]:
         if max(widths) == 1:
             break
     return widths
+
+
+def _align(line: Line, width: int, side: str) -> Line:
+    """Return a line of a cell on the side that its column names: `text-align:right`."""
+    missing = width - width_of(line)
+    before = {"text-align:right": missing, "text-align:center": missing // 2}.get(side, 0)
+    return [Segment(" " * before, PLAIN), *line] if before > 0 else line
 
 
 def _join_cells(cells: Sequence[Line], widths: Sequence[int]) -> Line:

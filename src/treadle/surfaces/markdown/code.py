@@ -14,24 +14,40 @@ MAX_LINE_CHARACTERS = 2_000
 
 
 def highlight(code: str, language: str, palette: Palette) -> list[list[Span]]:
-    """Return the lines of the code as styled text. Code in an unknown language has one style."""
-    base = palette.block
+    """Return the lines of the code as styled text. Code in an unknown language has one style.
+
+    Nothing of the code is left out: what a lexer changes is shown without colours."""
     shown = clean(code)
-    lexer = _find_lexer(language) if palette.tokens and len(shown) <= MAX_HIGHLIGHTED_CHARACTERS else None
-    if lexer is None or any(len(line) > MAX_LINE_CHARACTERS for line in shown.split("\n")):
-        return [[(line, base)] if line else [] for line in shown.split("\n")]
+    spans = _highlight_spans(shown, language, palette) or [(shown, palette.block)]
     lines: list[list[Span]] = [[]]
-    for kind, text in lexer.get_tokens(shown):
-        style = base + _style_of(str(kind), palette)
+    for text, style in spans:
         first, *others = text.split("\n")
         if first:
             lines[-1].append((first, style))
         lines.extend([(other, style)] if other else [] for other in others)
-    if len(lines) > 1 and not lines[-1]:
-        lines.pop()  # lexers end the last line
-    while len(lines) < shown.count("\n") + 1:
-        lines.append([])
     return lines
+
+
+def _highlight_spans(shown: str, language: str, palette: Palette) -> list[Span] | None:
+    """Return the code in the colours of its tokens; None if no lexer reads it as it is."""
+    if not palette.tokens or len(shown) > MAX_HIGHLIGHTED_CHARACTERS:
+        return None
+    lexer = _find_lexer(language)
+    if lexer is None or any(len(line) > MAX_LINE_CHARACTERS for line in shown.split("\n")):
+        return None
+    try:
+        tokens: list[tuple[Any, str]] = list(lexer.get_tokens(f"{shown}\n"))  # lexers need the end of the last line
+    except Exception:  # there are hundreds of lexers, and the code is still to be read
+        return None
+    if "".join(text for _, text in tokens) != f"{shown}\n":
+        return None
+    spans: list[Span] = []
+    missing = len(shown)
+    for kind, text in tokens:
+        if missing:
+            spans.append((text[:missing], palette.block + _style_of(str(kind), palette)))
+        missing -= min(missing, len(text))
+    return spans
 
 
 @lru_cache(64)

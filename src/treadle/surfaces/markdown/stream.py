@@ -26,8 +26,12 @@ class _Fence:
         """The last complete lines, for the highlighter."""
 
     def is_closed_by(self, line: str) -> bool:
-        text = line.strip()
-        return len(text) >= len(self.mark) and set(text) == {self.mark[0]} and len(line) - len(line.lstrip(" ")) < 4
+        return len(line.strip()) >= len(self.mark) and self.may_be_closed_by(line)
+
+    def may_be_closed_by(self, beginning: str) -> bool:
+        """Return whether a line that begins like this may close the block."""
+        text = beginning.strip()
+        return set(text) == {self.mark[0]} and len(beginning) - len(beginning.lstrip(" ")) < 4
 
 
 class MarkdownStream:
@@ -77,6 +81,9 @@ class MarkdownStream:
     def finish(self) -> None:
         """Draw the rest: nothing will be added."""
         self.update()
+        if self._fence is not None and self._open_text:
+            self.append("\n")
+            self.update()
         self._done.extend(self._open_lines)
         self._open_text, self._open_lines, self._fence, self._table = "", [], None, ""
 
@@ -193,7 +200,8 @@ class MarkdownStream:
     def _draw_open(self) -> None:
         if self._fence is not None:
             row = [(clean(self._open_text), self._palette.block)]  # highlighted once it is complete
-            self._open_lines = self._renderer.code_lines([row], self._width) if self._open_text else []
+            is_shown = self._open_text and not self._fence.may_be_closed_by(self._open_text)
+            self._open_lines = self._renderer.code_lines([row], self._width) if is_shown else []
             return
         lines = self._draw(self._open_text)
         self._open_lines = [[], *lines] if lines and self._done and not self._joins else lines

@@ -128,8 +128,8 @@ class McpBackend:
         return {"session": msgspec.to_builtins(shown), "runs": [msgspec.to_builtins(each) for each in details]}
 
     async def _call(self, operation: Operation[Q, R], request: Q, scope: Any = None) -> R:
-        needed = scope or operation.scope
-        if needed is not None and not self.principal.may(needed):
+        needed = operation.scopes if scope is None else (scope,)
+        if needed and not self.principal.may(*needed):
             raise NotPermitted
         return await self._client.call(operation, request)
 

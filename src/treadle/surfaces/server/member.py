@@ -181,6 +181,7 @@ class MemberServer:
         start = self._background.enter_async_context
         await start(engine.context.automation().run_in_background())
         await start(home.watch_config(note if self._setup.number == 1 else _ignore))  # one of them reports changes
+        await start(engine.context.watch_definitions())
         await start(engine.context.channels().run_in_background())
 
     @asynccontextmanager

@@ -1,9 +1,20 @@
 """Lines for the terminal about the items of a transcript: calls, their results, and what Treadle did."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from treadle.domain.lineage import DELEGATION_TOOLS, EVALUATOR_ROLES
-from treadle.domain.transcript import ApprovalItem, CallItem, ChildItem, Item, MessageItem, NoteItem
+from treadle.domain.plans import PLAN_MARKS, summarize_plan
+from treadle.domain.tools import PLAN_TOOL
+from treadle.domain.transcript import (
+    ApprovalItem,
+    CallItem,
+    ChildItem,
+    Item,
+    MessageItem,
+    NoteItem,
+    PlanItem,
+    PlanStep,
+)
 from treadle.surfaces.terminal.call_view import summarize_call
 from treadle.surfaces.terminal.output import short_id
 from treadle.surfaces.terminal.text import one_line
@@ -26,6 +37,8 @@ def list_lines(item: Item, before: Item | None, width: int = NARROW) -> Iterator
             yield f"  {state}: “{one_line(note)}”" if note else f"  {state}"
         case ApprovalItem(state="expired", approval_id=approval_id):
             yield f"  {approval_id} has expired"
+        case PlanItem(steps=steps):
+            yield from _list_plan_lines(steps)
         case ChildItem():
             yield from _list_child_lines(item, before if isinstance(before, ChildItem) else None)
         case NoteItem():
@@ -39,6 +52,8 @@ def list_lines(item: Item, before: Item | None, width: int = NARROW) -> Iterator
 def _list_call_lines(call: CallItem, before: CallItem | None, width: int) -> Iterator[str]:
     if before is not None and (before.state, before.error) == (call.state, call.error):
         return
+    if call.name == PLAN_TOOL and call.state in ("running", "done"):
+        return  # the plan is printed
     match call.state:
         case "running" if call.name not in DELEGATIONS:
             yield f"· {call.name} {summarize_call(call.arguments, width)}".rstrip()
@@ -55,6 +70,13 @@ def _list_call_lines(call: CallItem, before: CallItem | None, width: int) -> Ite
             yield f"  {call.name} {call.error.replace('_', ' ')}: {one_line(explain_failure(call), WIDTH)}"
         case _:
             pass
+
+
+def _list_plan_lines(steps: Sequence[PlanStep]) -> Iterator[str]:
+    """Yield a new plan whole, and one line for each of its changes."""
+    yield f"  plan: {one_line(summarize_plan(steps), WIDTH)}"
+    if all(step.status != "completed" for step in steps):
+        yield from (f"    {PLAN_MARKS[step.status]} {one_line(step.text, WIDTH)}" for step in steps)
 
 
 def explain_failure(call: CallItem) -> str:

@@ -15,7 +15,6 @@ from textual.screen import Screen
 from textual.widgets import Static, TextArea
 
 from treadle.domain.errors import TreadleError
-from treadle.domain.ids import SessionId
 from treadle.surfaces.home_access.home_link import HomeLink
 from treadle.surfaces.markdown.themes import PLAIN_NAME, find_palette
 from treadle.surfaces.terminal.text import one_line
@@ -25,11 +24,14 @@ from treadle.surfaces.tui.chat import Chat
 from treadle.surfaces.tui.command_runner import CommandRunner
 from treadle.surfaces.tui.departure import Departure
 from treadle.surfaces.tui.display_state import NEEDS_USER, DisplayState
+from treadle.surfaces.tui.enter_keys import recognize_alt_enter
 from treadle.surfaces.tui.key_queue import KeyQueue
 from treadle.surfaces.tui.leaving import Leaving
 from treadle.surfaces.tui.message_history import MessageHistory
-from treadle.surfaces.tui.notification import notify_terminal
+from treadle.surfaces.tui.notification import RESTORE_TITLE, SAVE_TITLE, make_notification
+from treadle.surfaces.tui.opening import Opening
 from treadle.surfaces.tui.outbox import Outbox
+from treadle.surfaces.tui.plan_panel import PlanPanel
 from treadle.surfaces.tui.preferences import Preferences, write_preferences
 from treadle.surfaces.tui.preload import preload
 from treadle.surfaces.tui.prompt_controller import PromptController
@@ -38,10 +40,12 @@ from treadle.surfaces.tui.review import Review
 from treadle.surfaces.tui.status_line import StatusLine
 from treadle.surfaces.tui.terminal_loan import lend_terminal
 from treadle.surfaces.tui.terminal_loss import CHECK_SECONDS, TerminalLoss
+from treadle.surfaces.tui.transcript_search import choose_found
 from treadle.surfaces.tui.transcript_view import TranscriptView
 from treadle.surfaces.tui.widget_themes import choose_theme, make_textual_themes
 
 Result = TypeVar("Result")
+NEW_SESSION = Opening()
 
 
 class TreadleApp(App[Leaving], inherit_bindings=False):
@@ -64,11 +68,11 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         link: HomeLink,
         agent: str,
         preferences: Preferences,
-        session: SessionId | None = None,
+        opening: Opening = NEW_SESSION,
         background: str | None = None,
-        folder: str = "",
     ) -> None:
         self.palette = find_palette(choose_theme(preferences.theme, background))  # before Textual reads NO_COLOR
+        recognize_alt_enter()
         os.environ.pop("NO_COLOR", None)  # the plain theme has no colours; Textual would add greys
         super().__init__(ansi_color=self.palette.name == PLAIN_NAME)
         for theme in make_textual_themes():
@@ -77,13 +81,14 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         self.preferences = preferences
         self.link = link
         self.display_state = DisplayState(self)
-        self.chat = Chat(link, agent, self.display_state)
-        self._first_session, self._first_folder = session, folder
+        self.chat = Chat(link, agent, self.display_state, opening.model)
+        self._opening = opening
         self.view = TranscriptView(lambda: self.chat.transcript, self.palette)
         self.view.thinking, self.view.details = preferences.thinking, preferences.details
         self.prompt = MessageEditor()
         self.extras = PromptExtras(self.palette)
         self.panel = ApprovalPanel(self.palette)
+        self.plan = PlanPanel(self.palette)
         self.status = StatusLine(self.palette)
         self.banner = Static(id="banner")
         self.notice = Static(id="notice")
@@ -95,7 +100,9 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         self.outbox = Outbox(self)
         self.key_queue = KeyQueue(self, super().on_event)
         self.view.is_key_pending = lambda: self.key_queue.is_busy
-        self._interrupted_run: str | None = None
+        self.view.on_news = self.display_state.show_state
+        self._interrupted: tuple[str, int] | None = None
+        """The run that was last interrupted, and its last event then."""
         self._leave_asked_at = 0.0
         self.animation_level = "none"
 
@@ -108,6 +115,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         yield self.view
         yield self.banner
         yield self.notice
+        yield self.plan
         yield self.panel
         yield self.extras
         yield self.prompt
@@ -119,6 +127,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         terminal = TerminalLoss(lambda: self.exit(Leaving("abandoned")))
         if terminal.is_watched:
             self.set_interval(CHECK_SECONDS, terminal.check)
+        self.write_terminal(SAVE_TITLE)
         self.perform(self._open())
 
     async def _open(self) -> None:
@@ -133,11 +142,24 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
             engine = self.link.engine
             apply_saved(None if engine is None else engine.models, self.link.home)
             self.flash(said.line)
-        await self.chat.start(self._first_session, self._first_folder)
+        try:
+            await self._opening.begin(self.chat)
+        except TreadleError as error:  # the session is open; the message is not sent to another model
+            self.flash(str(error))
+            self.prompt.put(self._opening.message)
+        else:
+            await self._send_first()
         self.welcome()
         self.input.show_mode()
         self.display_state.show_state()
         await asyncio.to_thread(preload, self.link, self.chat)
+
+    async def _send_first(self) -> None:
+        if self._opening.chooses:
+            self.prompt.put(self._opening.message)
+            self.action_sessions()
+        elif self._opening.message:
+            await self.outbox.send(self._opening.message)
 
     async def ask(self, screen: Screen[Result]) -> Result | None:
         """Show a screen and return its result."""
@@ -190,7 +212,14 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
 
     def ring(self, text: str) -> None:
         """Ring, and show a notification of the terminal."""
-        notify_terminal(self, text)
+        self.write_terminal(make_notification(text, os.environ))
+
+    def write_terminal(self, sequence: str) -> None:
+        """Send the terminal a control sequence that draws nothing."""
+        driver = self._driver
+        if driver is not None and self.is_running:
+            driver.write(sequence)
+            driver.flush()
 
     def on_app_blur(self) -> None:
         self.display_state.set_focused(focused=False)
@@ -206,7 +235,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
     def use_theme(self, name: str) -> None:
         """Change the theme."""
         self.palette = find_palette(name)
-        for part in (self.view, self.extras, self.panel, self.status):
+        for part in (self.view, self.extras, self.panel, self.plan, self.status):
             part.palette = self.palette
         self.ansi_color = name == PLAIN_NAME
         self.theme = f"treadle-{name}"
@@ -255,11 +284,12 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         run = self.chat.run
         if run is None or run.ended:
             return
-        if run.waits_for == "interrupted" or self._interrupted_run == run.run_id:
+        was_asked = self._interrupted == (run.run_id, run.sequence)  # and its journal does not say so yet
+        if run.waits_for == "interrupted" or run.totals.is_interrupted or was_asked:
             self.flash(texts.CANCELLING)
             await self.chat.cancel()
         else:
-            self._interrupted_run = run.run_id
+            self._interrupted = (run.run_id, run.sequence)
             self.flash(texts.INTERRUPTING)
             await self.chat.interrupt()
 
@@ -272,13 +302,16 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
     def action_help(self) -> None:
         from treadle.surfaces.tui.help_screen import HelpScreen
 
-        self.push_screen(HelpScreen(self.palette))
+        self.push_screen(HelpScreen(self.palette, "approval" if self.panel.has_focus else "message"))
 
     def action_sessions(self) -> None:
         self.perform(self.runner.sessions.choose(""))
 
     def action_models(self) -> None:
         self.perform(self.runner.choose_model(""))
+
+    def action_next_mode(self) -> None:
+        self.perform(self.runner.choose_mode(""))
 
     def action_agents(self) -> None:
         self.perform(self.runner.choose_agent(""))
@@ -319,6 +352,17 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
 
     def action_scroll_end(self) -> None:
         self.view.follow_end()
+
+    def action_previous_message(self) -> None:
+        if not self.view.show_neighbour(-1):
+            self.action_scroll_top()
+
+    def action_next_message(self) -> None:
+        if not self.view.show_neighbour(1):
+            self.view.follow_end()
+
+    def action_find(self) -> None:
+        self.perform(choose_found(self))
 
     async def action_leave(self) -> None:
         """Copy the selection, clear the message, interrupt the run, or quit at the second press."""
@@ -364,6 +408,14 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
     def _on_later(self) -> None:
         self.review.leave()
 
+    @on(ApprovalPanel.HelpKey)
+    def _on_help_key(self) -> None:
+        self.action_help()
+
+    @on(ApprovalPanel.ModeKey)
+    def _on_mode_key(self) -> None:
+        self.action_next_mode()
+
     @on(ApprovalPanel.Typed)
     def _on_typed(self, event: ApprovalPanel.Typed) -> None:
         self.review.type(event.character)
@@ -382,4 +434,5 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         self.display_state.show_state()
 
     async def on_unmount(self) -> None:
+        self.write_terminal(RESTORE_TITLE)
         await self.chat.close()

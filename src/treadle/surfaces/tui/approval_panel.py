@@ -12,9 +12,10 @@ from textual.widgets import Static
 
 from treadle.domain.permissions import describe_destruction
 from treadle.surfaces.markdown.palette import Palette
-from treadle.surfaces.terminal.call_view import describe_offer, quote_lines, show_change
+from treadle.surfaces.terminal.call_view import MARGIN, Row, quote_lines, show_change
 from treadle.surfaces.terminal.text import one_line, reveal_line
 from treadle.surfaces.tui import keys, texts
+from treadle.surfaces.tui.approval_choices import list_choices
 from treadle.surfaces.tui.chat_state import Pending, PendingApproval, PendingQuestion
 
 HEIGHT_SHARE = 0.75
@@ -48,6 +49,12 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     class Later(Message):
         """The user leaves it for later."""
+
+    class HelpKey(Message):
+        """The user asks for the help."""
+
+    class ModeKey(Message):
+        """The user changes the mode."""
 
     @dataclass
     class Typed(Message):
@@ -133,13 +140,11 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _approval(self, pending: PendingApproval, width: int) -> tuple[Text, Text, Text]:
         view, palette = pending.view, self.palette
-        title = Text(
-            texts.APPROVAL_TITLE.format(agent=one_line(pending.agent), tool=one_line(view.tool)), palette.warning
-        )
+        heading = texts.PLAN_TITLE if view.is_plan else texts.APPROVAL_TITLE
+        title = Text(heading.format(agent=one_line(pending.agent), tool=one_line(view.tool)), palette.warning)
         title.stylize(palette.strong)
-        styles = {"added": palette.added, "removed": palette.removed, "place": palette.changed}
         shown = show_change(view.tool, view.arguments, pending.folder, width)
-        body = Text("\n").join([Text(row.text, styles.get(row.kind, palette.text)) for row in shown.rows])
+        body = Text("\n").join([self._draw_row(row, width) for row in shown.rows])
         if view.destructive is not None:
             body.append(
                 f"\n  {reveal_line(describe_destruction(view.destructive))}", palette.warning + palette.strong
@@ -147,27 +152,32 @@ class ApprovalPanel(Vertical, can_focus=True):
         if view.reason:
             body.append(f"\n  ({reveal_line(view.reason)})", palette.dim)
         choices = Text()
-        for index, (key, name, help_) in enumerate(texts.APPROVAL_CHOICES):
-            if key == "4" and view.pattern is None:
-                continue
-            rule = "" if view.pattern is None else describe_offer(view.tool, view.pattern)
+        for index, choice in enumerate(list_choices(view)):
             choices.append("\n" if index else "")
-            choices.append(f" {key} ", palette.accent + palette.strong)
-            choices.append(name, palette.text)
-            choices.append(f"  {help_.format(rule=rule)}", palette.dim)
+            choices.append(f" {choice.key} ", palette.accent + palette.strong)
+            choices.append(choice.name, palette.text)
+            choices.append(f"  {choice.help}", palette.dim)
         return title, body, choices
+
+    def _draw_row(self, row: Row, width: int) -> Text:
+        """Return a line of a call. A line of a diff is coloured from the bar to the edge of the panel."""
+        palette = self.palette
+        drawn = Text(row.text, palette.text)
+        style = {"added": palette.added, "removed": palette.removed, "place": palette.changed}.get(row.kind)
+        if style is not None:
+            if palette.fills:
+                drawn.pad_right(max(0, width - drawn.cell_len))
+            drawn.stylize(style, len(MARGIN))
+        return drawn
 
     def _short_choices(self, pending: PendingApproval) -> Text:
         """Return the choices on one line, for a call that needs the room."""
-        choices = Text()
-        for key, name, _ in texts.APPROVAL_CHOICES:
-            if key != "4" or pending.view.pattern is not None:
-                choices.append(f" {key} ", self.palette.accent + self.palette.strong)
-                choices.append(f"{name}  ", self.palette.text)
-        if pending.view.pattern is not None:
-            choices.append(
-                f"\n   {texts.ALLOWS.format(rule=describe_offer(pending.view.tool, pending.view.pattern))}"
-            )
+        choices, listed = Text(), list_choices(pending.view)
+        for choice in listed:
+            choices.append(f" {choice.key} ", self.palette.accent + self.palette.strong)
+            choices.append(f"{choice.name}  ", self.palette.text)
+        if len(listed) > 3:
+            choices.append(f"\n   {texts.LAST_CHOICE.format(key=listed[3].key, help=listed[3].help)}")
         return choices
 
     def _question(self, pending: PendingQuestion, width: int) -> tuple[Text, Text, Text]:
@@ -217,6 +227,12 @@ class ApprovalPanel(Vertical, can_focus=True):
             case "later":
                 event.stop()
                 self.post_message(self.Later())
+            case "help":
+                event.stop()
+                self.post_message(self.HelpKey())
+            case "next_mode":
+                event.stop()
+                self.post_message(self.ModeKey())
             case "scroll_on":
                 event.stop()
                 self.body.scroll_to(
@@ -247,11 +263,12 @@ class ApprovalPanel(Vertical, can_focus=True):
             else:
                 self.post_message(self.Typed(str(choice)))
             return
-        if choice == 4 and pending.view.pattern is None:
+        chosen = next((each for each in list_choices(pending.view) if each.key == str(choice)), None)
+        if chosen is None:
             self.post_message(self.Hint(texts.NO_RULE))
             return
         self._note_read()
-        if choice in (1, 4) and self.body.max_scroll_y > 0 and not self._was_read:
+        if chosen.must_read and self.body.max_scroll_y > 0 and not self._was_read:
             self.post_message(self.Hint(texts.VIEW_FIRST))
             return
         self._send_choice(pending, choice)

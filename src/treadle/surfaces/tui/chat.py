@@ -10,6 +10,7 @@ from treadle.domain.envelope import Event
 from treadle.domain.errors import ConfigError, InvalidState, StoreError, TreadleError, UsageError
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Image, Message, Text, user
+from treadle.domain.modes import ApprovalMode
 from treadle.domain.transcript import (
     ApprovalItem,
     Change,
@@ -17,6 +18,7 @@ from treadle.domain.transcript import (
     EndItem,
     ItemAdded,
     ItemChanged,
+    PlanStep,
     QuestionItem,
     TotalsChanged,
 )
@@ -64,6 +66,8 @@ class Chat:
         self.link = link
         self.agent_name = agent
         self.model = model
+        self.mode: ApprovalMode | None = None
+        """The mode of the session; None: the approval rules of the agent decide alone."""
         self.folder = ""
         """The folder of a session that continues elsewhere; empty: the current one."""
         self.session_id: SessionId | None = None
@@ -76,6 +80,8 @@ class Chat:
         self.run: ChatRun | None = None
         """The current run, or the last one."""
         self._last_shown: RunId | None = None
+        self._asking: dict[str, bool] = {}
+        """Whether an agent asks by default."""
         self._pages: SessionPages | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._following: asyncio.Task[None] | None = None
@@ -90,6 +96,11 @@ class Chat:
     def is_busy(self) -> bool:
         """Return whether a run of the session is in progress, or waits."""
         return self.run is not None and not self.run.ended
+
+    @property
+    def plan(self) -> tuple[PlanStep, ...]:
+        """The plan of the run in progress; empty if it has none."""
+        return self.run.plan if self.run is not None and self.is_busy else ()
 
     @property
     def waits_for(self) -> str | None:
@@ -129,7 +140,7 @@ class Chat:
         sent meanwhile go there."""
         async with self._order:
             if agent is not None:
-                self.agent_name, self.model = agent, None
+                self.agent_name, self.model, self.mode = agent, None, None
             await self._open_session(session_id)
             self.folder = folder
 
@@ -144,7 +155,7 @@ class Chat:
         self.queued, self.pending, self.totals, self._last_shown = [], [], SessionTotals(), None
         self.transcript.clear()
         if detail is not None:
-            self.title, self.model = detail.title, detail.model
+            self.title, self.model, self.mode = detail.title, detail.model, detail.mode
             current = next((run for run in found if run.outcome is None), None)
             past = found if current is None else found[: found.index(current)]
             if found:
@@ -224,6 +235,8 @@ class Chat:
                 async for event in events:
                     before = run.totals
                     self._note_changes(run.apply(event))
+                    if run.totals.mode != before.mode:
+                        self.mode = run.totals.mode
                     if run.totals is not before:
                         self._listener.show_state()
                     if run.waits_for != before.waiting_for and run.waits_for in ("interrupted", "unavailable"):
@@ -336,8 +349,14 @@ class Chat:
             asker="terminal",
             has_own_model=self.model is not None,
             after_current=after_current,
+            mode=self.mode if self.session_id is None else None,
         )
-        ticket = await self.link.call(START_LOCAL, StartLocalRun(run), key=self.link.make_key())
+        try:
+            ticket = await self.link.call(START_LOCAL, StartLocalRun(run), key=self.link.make_key())
+        except InvalidState:
+            if self.session_id is None and self.mode == "auto":  # there is no sandbox
+                self.mode = None
+            raise
         if self.session_id is None and self.model is not None:
             await self.link.call(sessions.SET_MODEL, sessions.SetModel(ticket.session_id, self.model))
         self.session_id = ticket.session_id
@@ -359,6 +378,28 @@ class Chat:
                 await check_model(self.link, name)
             self.model = name
         self.spec()  # raises an error for an agent that cannot be read
+
+    @property
+    def effective_mode(self) -> ApprovalMode | None:
+        """The mode of the session; `ask` if it has none and the rules of the agent ask by default."""
+        return "ask" if self.mode is None and self._asks_by_default() else self.mode
+
+    def _asks_by_default(self) -> bool:
+        if self.agent_name not in self._asking:  # reading the file of the agent takes a while
+            try:
+                self._asking[self.agent_name] = self.spec().approvals.default == "ask"
+            except TreadleError:
+                return False
+        return self._asking[self.agent_name]
+
+    async def set_mode(self, mode: ApprovalMode | None) -> None:
+        """Choose the mode of the session, from the next tool call on. Raise InvalidState if it needs a sandbox and
+        there is none."""
+        async with self._order:
+            if self.session_id is not None:
+                await self.link.call(sessions.SET_MODE, sessions.SetMode(self.session_id, mode))
+            self.mode = mode
+        self._listener.show_state()
 
     async def interrupt(self) -> None:
         if self.run is not None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from treadle.domain.envelope import Event
 from treadle.domain.ids import RunId
-from treadle.domain.transcript import Change, RunTotals
+from treadle.domain.transcript import Change, ItemAdded, ItemChanged, PlanItem, PlanStep, RunTotals
 from treadle.operations.transcripts import RunTranscript
 from treadle.surfaces.tui.transcript import SessionTranscript
 
@@ -16,11 +16,16 @@ class ChatRun:
         self.run_id = run_id
         self._transcript = RunTranscript(run_id)
         self._session = session
+        self.plan: tuple[PlanStep, ...] = ()
+        """The latest plan of the agent."""
 
     def apply(self, event: Event) -> Sequence[Change]:
         """Apply an event of the run or of one of its child runs, and return what it changed."""
         changes = self._transcript.apply(event)
         self._session.apply(self.run_id, changes)
+        for change in changes:
+            if isinstance(change, ItemAdded | ItemChanged) and isinstance(change.item, PlanItem):
+                self.plan = change.item.steps
         return changes
 
     @property

@@ -1,24 +1,27 @@
 """Performs the slash commands of the UI."""
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.domain.errors import TreadleError, UsageError
 from treadle.domain.ids import RunId, SessionId
+from treadle.domain.modes import MODE_TEXTS, describe_mode, next_mode
 from treadle.domain.money import format_cost
-from treadle.domain.transcript import CallItem, MessageItem
+from treadle.domain.transcript import MessageItem
 from treadle.operations import runs, sessions
+from treadle.operations.file_changes import FILES, ListChangedFiles
 from treadle.surfaces.markdown.themes import DARK, LIGHT, NAMES
-from treadle.surfaces.terminal.output import short_id
-from treadle.surfaces.terminal.text import inert
+from treadle.surfaces.terminal.output import short_id, when
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat_state import ForkSource
 from treadle.surfaces.tui.commands import Slash
 from treadle.surfaces.tui.controlled_app import ControlledApp
-from treadle.surfaces.tui.item_view import find_diff, format_count
+from treadle.surfaces.tui.item_view import format_count
 from treadle.surfaces.tui.model_choice import list_model_rows
-from treadle.surfaces.tui.run_commands import change_run
+from treadle.surfaces.tui.rewind import Rewind
+from treadle.surfaces.tui.run_commands import change_run, choose_mode
 from treadle.surfaces.tui.session_export import export_markdown
 from treadle.surfaces.tui.session_pages import SessionPages
 from treadle.surfaces.tui.session_picker import SessionPicker
@@ -35,7 +38,10 @@ class CommandRunner:
 
     def __init__(self, app: ControlledApp) -> None:
         self._app = app
+        self._is_auto_refused = False
+        """The last choice of the mode auto failed."""
         self.sessions = SessionPicker(app, self.choose_fork)
+        self._rewind = Rewind(app, lambda title, hint: self._pick_message(self._session(), title, hint))
 
     async def run(self, command: Slash, argument: str) -> None:
         """Perform a command."""
@@ -51,8 +57,8 @@ class CommandRunner:
                 await self.choose_model(argument)
             case "/agent":
                 await self.choose_agent(argument)
-            case "/fork":
-                await self.choose_fork(app.chat.session_id, app.chat.folder)
+            case "/fork" | "/rewind":
+                await self._go_back(command.name)
             case "/rename":
                 app.flash(await self.sessions.rename(self._session(), argument))
             case "/diff":
@@ -75,6 +81,8 @@ class CommandRunner:
         match name:
             case "/queue" | "/unqueue" | "/resume" | "/cancel":
                 app.flash(await change_run(app.chat, name, argument))
+            case "/mode":
+                await self.choose_mode(argument)
             case "/theme":
                 theme = argument or (LIGHT if app.palette.name == DARK else DARK)
                 if theme not in NAMES:
@@ -82,6 +90,10 @@ class CommandRunner:
                 app.use_theme(theme)
                 app.save_preferences(theme=theme)
                 app.flash(texts.THEME_SET.format(theme=theme))
+            case "/init" | "/review":
+                await self._ask_agent(name, argument)
+            case "/context" | "/mcp" | "/permissions":
+                await self._inspect(name, argument)
             case "/thinking":
                 app.action_toggle_thinking()
             case "/details":
@@ -97,10 +109,63 @@ class CommandRunner:
             case _:
                 pass
 
+    async def _ask_agent(self, name: str, argument: str) -> None:
+        """Send the message that a command stands for."""
+        message = texts.INIT_MESSAGE if name == "/init" else texts.REVIEW_MESSAGE
+        await self._app.outbox.send(f"{message}\n\n{argument}" if argument else message)
+
+    async def _inspect(self, name: str, argument: str) -> None:
+        """Show what the session is made of."""
+        from treadle.operations import context_use, mcp_servers
+        from treadle.operations.operation import NoParameters
+        from treadle.surfaces.tui import inspection
+
+        app = self._app
+        match name:
+            case "/context":
+                listed = (await app.link.call(sessions.RUNS, sessions.RunsOfSession(self._session()))).items
+                found = await app.link.call(context_use.CONTEXT, runs.OneRun(listed[-1].run_id))
+                self._report(inspection.describe_context(found))
+            case "/mcp":
+                servers = (await app.link.call(mcp_servers.LIST, NoParameters())).items
+                self._report(inspection.describe_servers(servers))
+            case _:
+                self._show_permissions(argument.split())
+
+    def _show_permissions(self, words: list[str]) -> None:
+        """Show what the agent may do without asking, or remove what was allowed permanently."""
+        from treadle.surfaces.tui import inspection
+
+        app, agent = self._app, self._app.chat.spec()
+        allowed = app.link.home.list_allowed(agent.name)
+        if not words:
+            _, path = app.link.home.files_of_agent(agent.name)
+            self._report(inspection.describe_permissions(agent, allowed, str(path)))
+            return
+        number = int(words[1]) if len(words) == 2 and words[0] == "remove" and words[1].isdecimal() else 0
+        if not 1 <= number <= len(allowed):
+            raise UsageError("/permissions takes nothing, or `remove` and the number of an entry that you allowed.")
+        rule = allowed[number - 1]
+        app.link.home.disallow(agent.name, rule)
+        app.flash(texts.PERMISSION_REMOVED.format(rule=f"{rule.tool} {rule.match or ''}".strip()))
+
     def _toggle(self, name: str) -> None:
         state = not getattr(self._app.preferences, name)
         self._app.save_preferences(**{name: state})
         self._app.flash(texts.SETTING.format(name=name.replace("_", " "), state="on" if state else "off"))
+
+    async def choose_mode(self, argument: str) -> None:
+        """Choose the named mode, or the next one."""
+        self._app.flash(await (choose_mode(self._app.chat, argument) if argument else self._choose_next_mode()))
+
+    async def _choose_next_mode(self) -> str:
+        """Choose the next mode. One that was refused is passed over the next time."""
+        chat = self._app.chat
+        mode = next_mode(chat.effective_mode, can_be_auto=not self._is_auto_refused)
+        self._is_auto_refused = mode == "auto"
+        await chat.set_mode(mode)
+        self._is_auto_refused = False
+        return texts.MODE_SET.format(name=describe_mode(mode), text=MODE_TEXTS[mode])
 
     def _session(self) -> SessionId:
         if self._app.chat.session_id is None:
@@ -108,6 +173,13 @@ class CommandRunner:
         return self._app.chat.session_id
 
     # ── Sessions ──
+
+    async def _go_back(self, name: str) -> None:
+        """Go back to an earlier message of the session."""
+        if name == "/rewind":
+            await self._rewind.choose()
+        else:
+            await self.choose_fork(self._app.chat.session_id, self._app.chat.folder)
 
     async def start_session(self) -> None:
         """Begin a new session. A run in progress continues."""
@@ -121,11 +193,18 @@ class CommandRunner:
     async def choose_fork(self, session_id: SessionId | None, folder: str) -> None:
         """Let the user choose a message of a session to fork from, and change it in the prompt. The fork works in a
         folder, or in the current one if it is empty."""
+        if session_id is None:
+            raise UsageError(texts.NO_SESSION)
+        item = await self._pick_message(session_id, texts.FORK_TITLE, texts.FORK_HINT)
+        if item is not None:
+            self._app.input.fork_source = ForkSource(item.run_id, folder)
+            self._app.input.enter("fork", item.text)
+
+    async def _pick_message(self, session_id: SessionId, title: str, hint: str) -> MessageItem | None:
+        """Let the user choose a message of a session, the latest first."""
         from treadle.surfaces.tui.picker_screen import PickerRow, PickerScreen
 
         app = self._app
-        if session_id is None:
-            raise UsageError(texts.NO_SESSION)
         said = list[MessageItem]()
 
         async def load() -> list[PickerRow]:
@@ -134,14 +213,10 @@ class CommandRunner:
             while pages.has_more and len(said) < 200:
                 items, _ = await pages.read_page()
                 said[:0] = [item for item in items if isinstance(item, MessageItem) and item.delivery == "message"]
-            return [PickerRow(str(index), item.text, item.run_id) for index, item in enumerate(said)][::-1]
+            return [PickerRow(str(index), item.text, _say_when(item)) for index, item in enumerate(said)][::-1]
 
-        picked = await self._pick(PickerScreen(app.palette, texts.FORK_TITLE, texts.FORK_HINT, load))
-        if picked is None:
-            return
-        item = said[int(picked.key)]
-        app.input.fork_source = ForkSource(item.run_id, folder)
-        app.input.enter("fork", item.text)
+        picked = await self._pick(PickerScreen(app.palette, title, hint, load))
+        return None if picked is None else said[int(picked.key)]
 
     # ── Models and agents ──
 
@@ -216,26 +291,31 @@ class CommandRunner:
         )
 
     async def _show_changes(self, argument: str) -> None:
+        """Show what the files of the session are now, compared to before its first or its last message."""
         app = self._app
-        if argument:
+        if argument and argument != "last":
             await self._compare(argument.split())
             return
-        blocks: list[str] = []
-        for call in app.chat.transcript.calls:
-            diff = find_diff(call) if call.state == "done" else []
-            if diff:
-                path = _find_path(call)
-                blocks.append(f"**{inert(path)}**\n\n````diff\n" + "\n".join(diff) + "\n````")
-        if not blocks:
+        session_id = app.chat.session_id
+        if session_id is None:
             app.flash(texts.NO_CHANGES)
             return
-        self._report(f"## {texts.CHANGES}\n\n" + "\n\n".join(blocks))
+        listed = (await app.link.call(sessions.RUNS, sessions.RunsOfSession(session_id))).items
+        run_id = listed[-1 if argument else 0].run_id
+        found = await app.link.call(FILES, ListChangedFiles(run_id, later=True, diffs=True))
+        for call in found.unrecorded:
+            app.chat.transcript.report(texts.NOT_RECORDED.format(call=call.call_id, reason=call.reason))
+        if found.files:
+            app.chat.transcript.report_files(found.files)
+            app.view.follow_end()
+        else:
+            app.flash(texts.NO_CHANGES)
 
     async def _compare(self, ids: list[str]) -> None:
         from treadle.operations.run_inspection import DIFF, DiffRuns
 
         if len(ids) != 2:
-            raise UsageError("/diff takes two runs, or nothing. Write: /diff RUN OTHER.")
+            raise UsageError("/diff takes nothing, `last` or two runs. Write: /diff RUN OTHER.")
         found = await self._app.link.call(DIFF, DiffRuns(RunId(ids[0]), RunId(ids[1])))
         from treadle.surfaces.tui.session_export import describe_diff
 
@@ -285,7 +365,7 @@ class CommandRunner:
         if what == "code":
             blocks = _FENCED.findall(answer)
             if not blocks:
-                app.flash(texts.NOTHING_TO_COPY)
+                app.flash(texts.NO_CODE_TO_COPY)
                 return
             answer = str(blocks[-1][1])
         app.copy_to_clipboard(answer)
@@ -297,14 +377,12 @@ def _resolve(name: str, folder: Path) -> Path:
     return folder.absolute() / Path(name).expanduser()
 
 
+def _say_when(item: MessageItem) -> str:
+    return when(datetime.fromtimestamp(item.at, UTC))
+
+
 def _describe_agent(app: ControlledApp, name: str) -> str:
     try:
         return app.link.home.agent(name).model
     except TreadleError as error:
         return str(error)
-
-
-def _find_path(call: CallItem) -> str:
-    from treadle.surfaces.terminal.call_view import decode
-
-    return str((decode(call.arguments).values or {}).get("path", ""))

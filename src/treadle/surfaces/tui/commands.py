@@ -1,5 +1,6 @@
 """The commands that begin with a slash. Session commands go to the agent's session; the others are the UI's own."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from treadle.surfaces.tui.suggestions import Suggestion, rank
@@ -20,11 +21,22 @@ COMMANDS: tuple[Slash, ...] = (
     Slash("/help", "Show all keys and commands."),
     Slash("/new", "Start a new session."),
     Slash("/sessions", "Search, open, rename, delete and fork sessions.", "[TEXT]"),
+    Slash("/mode", "Choose how much the agent may do without asking.", "[ask|accept_edits|plan|auto]"),
     Slash("/model", "Choose the model of this session.", "[PROVIDER/MODEL]"),
     Slash("/agent", "Choose the agent.", "[NAME]"),
     Slash("/fork", "Fork from an earlier message of this session."),
+    Slash("/rewind", "Restore the files, the conversation or both as they were before a message."),
     Slash("/rename", "Rename this session.", "TITLE"),
-    Slash("/diff", "Show the files that this session has changed; with two runs: compare them.", "[RUN OTHER]"),
+    Slash(
+        "/diff",
+        "Show what this session, or its last message, has changed in files; with two runs: compare them.",
+        "[last|RUN OTHER]",
+    ),
+    Slash("/init", "Let the agent write AGENTS.md, with what agents should know about this project.", "[NOTES]"),
+    Slash("/review", "Let the agent review the changes that are not committed.", "[WHAT]"),
+    Slash("/context", "Show what fills the context window."),
+    Slash("/mcp", "Show the MCP servers and their tools."),
+    Slash("/permissions", "Show what the agent may do without asking; remove what you allowed.", "[remove N]"),
     Slash("/cost", "Show the tokens and the cost of this session, run by run."),
     Slash("/output", "Show the whole output of a tool call."),
     Slash("/export", "Write the transcript to a Markdown file.", "[FILE]"),
@@ -66,15 +78,16 @@ def looks_like_command(text: str) -> bool:
     return len(head) > 1 and head[0] == "/" and head[1:].isalpha()
 
 
-def suggest_commands(typed: str) -> list[Suggestion]:
-    """Return the commands that fit what was typed after the slash."""
-    names = [each.name for each in COMMANDS]
+def suggest_commands(typed: str, own: Sequence[Suggestion] = ()) -> list[Suggestion]:
+    """Return the commands that fit what was typed after the slash. `own` are those of files and skills."""
+    helps = {each.text: each.help for each in own} | {each.name: each.help for each in COMMANDS}
+    names = list(helps) if own else [each.name for each in COMMANDS]
     wanted = typed.lower()
     if not wanted.removeprefix("/"):
         found = names
     else:
         found = [name for name in names if name.startswith(wanted)] or rank(wanted.removeprefix("/"), names)
-    return [Suggestion(name, _BY_NAME[name].help) for name in found]
+    return [Suggestion(name, helps[name]) for name in found]
 
 
 def list_commands() -> list[tuple[str, str]]:

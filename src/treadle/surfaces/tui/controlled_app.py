@@ -17,9 +17,11 @@ from treadle.surfaces.tui.chat_state import ForkSource
 from treadle.surfaces.tui.commands import Slash
 from treadle.surfaces.tui.leaving import Leaving
 from treadle.surfaces.tui.message_history import MessageHistory
+from treadle.surfaces.tui.plan_panel import PlanPanel
 from treadle.surfaces.tui.preferences import Preferences
 from treadle.surfaces.tui.prompt_view import MessageEditor, Mode, PromptExtras
 from treadle.surfaces.tui.status_line import StatusLine
+from treadle.surfaces.tui.suggestions import Suggestion
 from treadle.surfaces.tui.transcript_view import TranscriptView
 
 BannerKind = Literal["", "link", "model"]
@@ -62,10 +64,21 @@ class ReviewControl(Protocol):
     async def submit(self, mode: Mode, text: str) -> None: ...
 
 
+class OwnSuggestions(Protocol):
+    """What `OwnCommands` does for the prompt."""
+
+    def suggest(self) -> list[Suggestion]: ...
+
+
 class OutboxControl(Protocol):
     """What `Outbox` does for the others."""
 
+    @property
+    def own(self) -> "OwnSuggestions": ...
+
     def attach(self, path: Path) -> None: ...
+
+    def recall(self, text: str) -> None: ...
 
     async def send(self, text: str, *, after_run: bool = False) -> None: ...
 
@@ -103,6 +116,7 @@ class ControlledApp(Protocol):
     banner: Static
     notice: Static
     panel: ApprovalPanel
+    plan: PlanPanel
     extras: PromptExtras
     prompt: MessageEditor
     status: StatusLine
@@ -133,6 +147,8 @@ class ControlledApp(Protocol):
     def flash(self, text: str) -> None: ...
 
     def ring(self, text: str) -> None: ...
+
+    def write_terminal(self, sequence: str) -> None: ...
 
     def welcome(self) -> None: ...
 

@@ -1,5 +1,7 @@
 """What the app shows about the conversation: the status line, the banner, and the bell."""
 
+import asyncio
+import math
 import time
 
 from rich.text import Text
@@ -13,7 +15,9 @@ from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat_run import ChatRun
 from treadle.surfaces.tui.chat_state import ChatListener
 from treadle.surfaces.tui.controlled_app import BannerKind, ControlledApp
+from treadle.surfaces.tui.notification import APP_NAME, make_title
 from treadle.surfaces.tui.transcript import ShownItem
+from treadle.system.git_state import GitState, read_git_state
 
 TICK_SECONDS = 0.5
 STATUS_SECONDS = 0.1
@@ -21,6 +25,9 @@ NOTICE_SECONDS = 2.0
 """A long message is shown at least this long, whatever is typed."""
 LONG_RUN_SECONDS = 10.0
 """A run of at least this length rings when it ends."""
+GIT_SECONDS = 3.0
+"""Minimum interval between two looks at the git state."""
+MAX_PLACE_CHARACTERS = 40
 NEEDS_USER = ("approval", "answer", "interrupted", "unavailable")
 
 
@@ -34,6 +41,12 @@ class DisplayState(ChatListener):
         self._is_planned = False
         self._is_focused = True
         self._notice_at: float | None = None
+        self._title = ""
+        """The title of the window, as the terminal was told."""
+        self._git: GitState | None = None
+        self._git_read_at = -math.inf
+        self._git_actions = (-1, "")
+        """The calls of the run, and its outcome, when the git state was read."""
         self._known_model: tuple[tuple[str, str | None] | None, str] = (None, "")
 
     def start(self) -> None:
@@ -56,8 +69,9 @@ class DisplayState(ChatListener):
         self._app.review.show()
 
     def show_end(self, run: ChatRun) -> None:
-        """Ring when a long run has ended, or waits for the user."""
+        """Ring when a long run has ended, or waits for the user. What was said about stopping it has happened."""
         app = self._app
+        app.status.clear_flash()
         is_long = run.totals.elapsed_ms(time.time()) >= LONG_RUN_SECONDS * 1000
         if app.preferences.bell and (is_long or not self._is_focused):
             text = texts.BELL_DONE if run.ended else texts.BELL_WAITS
@@ -117,18 +131,55 @@ class DisplayState(ChatListener):
 
     def set_focused(self, *, focused: bool) -> None:
         self._is_focused = focused
+        if focused:  # another program may have changed files
+            self._git_actions = (-1, "")
+            self.show_state()
         self._run_ticker()
 
     def _draw(self) -> None:
         app = self._app
         self._is_planned = False
-        app.status.show(app.chat, self._model_name())
+        news = texts.NEWS_BELOW if app.view.has_news else ""
+        app.status.show(app.chat, self._model_name(), self._describe_place(), news)
+        self._show_title()
+        app.plan.show(app.chat.plan)
         self._show_model_banner()
         app.input.show_mode()
         if app.extras.queued != app.chat.queued:
             app.extras.queued = app.chat.queued
             app.extras.show()
         self._run_ticker()
+
+    # ── The place and the window ──
+
+    def _describe_place(self) -> str:
+        """Return the name of the folder, with the branch and a mark for changed files."""
+        self._read_git_soon()
+        git = self._git
+        branch = "" if git is None else f":{git.branch}{'*' if git.is_dirty else ''}"
+        return one_line(f"{self._app.folder.name}{branch}", MAX_PLACE_CHARACTERS)
+
+    def _read_git_soon(self) -> None:
+        """Read the git state again after calls and runs, at most every few seconds."""
+        run, now = self._app.chat.run, time.monotonic()
+        actions = (0, "") if run is None else (run.totals.tool_calls, run.totals.outcome or "")
+        if actions != self._git_actions and now - self._git_read_at >= GIT_SECONDS:
+            self._git_actions, self._git_read_at = actions, now
+            self._app.perform(self._read_git())
+
+    async def _read_git(self) -> None:
+        before = self._git
+        self._git = await asyncio.to_thread(read_git_state, self._app.folder)
+        if self._git != before:
+            self.show_state()
+
+    def _show_title(self) -> None:
+        app = self._app
+        mark = "● " if app.chat.waits_for in NEEDS_USER else "… " if app.chat.is_busy else ""
+        title = f"{mark}{app.chat.title or app.folder.name} · {APP_NAME}"
+        if title != self._title:
+            self._title = title
+            app.write_terminal(make_title(title))
 
     def _run_ticker(self) -> None:
         """Run the timer only while something moves: nothing is drawn when idle or out of focus."""
@@ -163,10 +214,7 @@ class DisplayState(ChatListener):
         run = self._app.chat.run
         if self._banner_kind == "link":
             return
-        if run is not None and run.retry_at is not None and run.totals.failure:
-            left = max(0, round(run.retry_at - time.time()))
-            self.set_banner("model", texts.RETRY.format(failure=run.totals.failure, seconds=f"{left} s"))
-        elif run is not None and run.waits_for == "unavailable":
+        if run is not None and run.waits_for == "unavailable":
             self.set_banner("model", texts.UNAVAILABLE.format(detail=run.totals.detail))
         elif self._banner_kind == "model":
             self.set_banner("", "")

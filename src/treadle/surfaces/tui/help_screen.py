@@ -28,9 +28,11 @@ class HelpScreen(ModalScreen[None]):
     }
     """
 
-    def __init__(self, palette: Palette) -> None:
+    def __init__(self, palette: Palette, place: keys.Place = "message") -> None:
+        """`place` is where the user is. Its keys come first."""
         super().__init__()
         self._palette = palette
+        self._place: keys.Place = place
 
     def compose(self) -> ComposeResult:
         with VerticalScroll() as box:
@@ -46,7 +48,7 @@ class HelpScreen(ModalScreen[None]):
 
     def _fill(self) -> None:
         width = min(MAX_WIDTH, int(self.size.width * 0.96)) - MARGINS
-        self.query_one("#help", Static).update(make_help(self._palette, width))
+        self.query_one("#help", Static).update(make_help(self._palette, width, self._place))
 
     def on_key(self, event: events.Key) -> None:
         if event.key in ("escape", "q", "f1", "ctrl+c", "enter"):
@@ -54,10 +56,11 @@ class HelpScreen(ModalScreen[None]):
             self.dismiss()
 
 
-def make_help(palette: Palette, width: int = MAX_WIDTH - MARGINS) -> Text:
-    """Return the help as text of a width."""
+def make_help(palette: Palette, width: int = MAX_WIDTH - MARGINS, first: keys.Place = "message") -> Text:
+    """Return the help as text of a width, with the keys of a place at the beginning."""
     text = Text()
-    sections = [(title, keys.list_keys(place)) for place, title in keys.PLACES.items()]
+    places = sorted(keys.PLACES, key=lambda place: place != first)
+    sections = [(keys.PLACES[place], keys.list_keys(place)) for place in places]
     for title, rows in [*sections, (texts.HELP_COMMANDS, list_commands())]:
         text.append(f"\n{title}\n", palette.heading)
         for name, help_ in rows:

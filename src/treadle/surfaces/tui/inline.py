@@ -10,7 +10,6 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from treadle.domain.errors import TreadleError, UsageError
-from treadle.domain.ids import SessionId
 from treadle.domain.permissions import describe_destruction
 from treadle.domain.transcript import AnswerItem, MessageItem, NoteItem
 from treadle.operations.approval_service import Answer as Decided
@@ -19,10 +18,11 @@ from treadle.surfaces.home_access.home_link import HomeLink, LinkState
 from treadle.surfaces.markdown.line_output import find_colours, format_lines
 from treadle.surfaces.markdown.stream import MarkdownStream
 from treadle.surfaces.markdown.themes import PLAIN_NAME, find_palette, make_terminal_palette
-from treadle.surfaces.terminal.call_view import describe_offer, quote_lines, readable_json, show_change
+from treadle.surfaces.terminal.call_view import quote_lines, readable_json, show_change
 from treadle.surfaces.terminal.output import short_id
 from treadle.surfaces.terminal.text import inert, one_line, reveal_line
 from treadle.surfaces.tui import texts
+from treadle.surfaces.tui.approval_choices import list_choices
 from treadle.surfaces.tui.chat import BY, Chat
 from treadle.surfaces.tui.chat_run import ChatRun
 from treadle.surfaces.tui.chat_state import ChatListener, Pending, PendingApproval
@@ -35,19 +35,20 @@ from treadle.surfaces.tui.departure import (
 )
 from treadle.surfaces.tui.item_view import MARGIN, MAX_WIDTH, render_item
 from treadle.surfaces.tui.line_reader import LineReader
-from treadle.surfaces.tui.run_commands import change_run
+from treadle.surfaces.tui.opening import Opening
+from treadle.surfaces.tui.run_commands import change_run, choose_mode
 from treadle.surfaces.tui.transcript import ShownItem
 
-SUPPORTED = ("/help", "/new", "/model", "/queue", "/unqueue", "/resume", "/cancel", "/quit")
+SUPPORTED = ("/help", "/new", "/model", "/mode", "/queue", "/unqueue", "/resume", "/cancel", "/quit")
 """The commands of the UI that this mode has; session commands go to the session."""
 
 
 class InlineChat(ChatListener):
     """Holds a conversation on standard input and output."""
 
-    def __init__(self, link: HomeLink, agent: str, session: SessionId | None, folder: str = "") -> None:
-        self._chat = Chat(link, agent, self)
-        self._session, self._folder = session, folder
+    def __init__(self, link: HomeLink, agent: str, opening: Opening) -> None:
+        self._chat = Chat(link, agent, self, opening.model)
+        self._opening = opening
         colours = find_colours(sys.stdout)
         self._colours = colours
         self._palette = find_palette(PLAIN_NAME) if colours is None else make_terminal_palette()
@@ -70,9 +71,11 @@ class InlineChat(ChatListener):
         try:
             if not self._chat.has_model() and not await self._set_up():
                 return 0
-            await self._chat.start(self._session, self._folder)
+            await self._opening.begin(self._chat)
             self._print_items()
             self._say(texts.INLINE_HINT)
+            if self._opening.message:
+                await self._perform(self._opening.message)
             self._prompt()
             while True:
                 line = await self._input.read()
@@ -167,6 +170,8 @@ class InlineChat(ChatListener):
             case "/model" if argument:
                 await self._chat.set_model(argument)
                 self._say(texts.MODEL_SET.format(model=argument))
+            case "/mode" if argument:
+                self._say(await choose_mode(self._chat, argument))
             case "/queue" | "/unqueue" | "/resume" | "/cancel":
                 self._say(await change_run(self._chat, name, argument))
             case "/quit":
@@ -187,19 +192,18 @@ class InlineChat(ChatListener):
             chosen = int(text) if text.isdecimal() else 0
             await self._chat.answer(pending, options[chosen - 1] if 0 < chosen <= len(options) else text)
             return True
-        match head:
-            case "1" if not rest:
-                await self._chat.decide(pending, Decided("approve", by=BY))
-            case "2":
+        chosen = next((each for each in list_choices(pending.view) if each.key == head), None)
+        match head if chosen is None else chosen.types:
+            case "" if not rest and chosen is not None and chosen.answer is not None and not chosen.is_rule:
+                await self._chat.decide(pending, chosen.answer)
+            case "edit":
                 self._say(readable_json(pending.view.arguments))
                 self._expect_arguments(pending)
-            case "3" if rest:
+            case "note" if rest:
                 await self._chat.decide(pending, Decided("deny", note=rest, by=BY))
-            case "3":
+            case "note":
                 self._write(texts.INLINE_NOTE)
                 self._expects = lambda line: self._chat.decide(pending, Decided("deny", note=line.strip(), by=BY))
-            case "4" if pending.view.pattern is not None and not rest:
-                await self._chat.decide(pending, Decided("approve", by=BY, remember="session"))
             case _:
                 return False
         return True
@@ -247,9 +251,9 @@ class InlineChat(ChatListener):
             if view.destructive is not None:
                 self._say(f"  {reveal_line(describe_destruction(view.destructive))}")
             self._say(f"  ({reveal_line(view.reason)})")
-            rule = "" if view.pattern is None else f" ({describe_offer(view.tool, view.pattern)})"
-            without_rule = texts.INLINE_APPROVAL.rpartition("  4")[0]
-            self._say(without_rule if view.pattern is None else texts.INLINE_APPROVAL + rule)
+            self._say("  ".join(f"{each.key} {each.name}" for each in list_choices(view)[:3]))
+            for choice in [each for each in list_choices(view)[3:] if not each.is_rule]:
+                self._say(f"{choice.key} {choice.help}")
         else:
             self._say(texts.QUESTION_TITLE.format(agent=one_line(pending.agent)))
             for row in quote_lines(pending.question.question, width):

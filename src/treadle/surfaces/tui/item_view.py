@@ -1,5 +1,6 @@
 """Items of the transcript as styled lines."""
 
+import re
 from collections.abc import Sequence
 
 from rich.segment import Segment
@@ -7,6 +8,7 @@ from rich.style import Style
 
 from treadle.domain.durations import format_duration
 from treadle.domain.graphemes import display_width
+from treadle.domain.tools import COMMAND, COMMAND_ALIAS, PLAN_TOOL
 from treadle.domain.transcript import (
     AnswerItem,
     CallItem,
@@ -27,6 +29,7 @@ from treadle.surfaces.terminal.call_view import decode, show_call, summarize_cal
 from treadle.surfaces.terminal.file_changes import FILE_TOOLS, find_change
 from treadle.surfaces.terminal.text import cut, reveal_line
 from treadle.surfaces.tui import texts
+from treadle.surfaces.tui.file_report import render_files
 from treadle.surfaces.tui.transcript import Report, ShownItem
 
 MAX_WIDTH = 120
@@ -35,6 +38,9 @@ MARGIN = "  "
 MAX_DIFF_LINES = 14
 MAX_EXPANDED_LINES = 400
 MAX_LIVE_LINES = 3
+MAX_OUTPUT_LINES = 3
+_TOTAL = re.compile(r"^\[(\d+ matching lines? in \d+ files?|\d+ files?)\]$", re.MULTILINE)
+_FILES = "{count} file{s}"
 MAX_USER_LINES = 30
 SUBJECTS = {"edit_file": "path", "write_file": "path", "clarify": "question"}
 """The argument that says what a call is about; the others are shown below it."""
@@ -54,6 +60,8 @@ def render_item(shown: ShownItem, width: int, palette: Palette, *, details: bool
             return [[], *_user(item, inner, palette, is_open=bool(shown.expanded))]
         case AnswerItem(source="command", text=text):
             return answer_lines(wrap([(clean(text), palette.text)], prose))
+        case Report(files=files) if files:
+            return render_files(files, inner, palette)
         case AnswerItem(text=text) | Report(text=text):
             return answer_lines(render_markdown(text, prose, palette))
         case ThinkingItem() as item:
@@ -91,7 +99,7 @@ def _user(item: MessageItem, width: int, palette: Palette, *, is_open: bool) -> 
         hidden = len(rows) - MAX_USER_LINES
         rows = [
             *rows[:MAX_USER_LINES],
-            [Segment(texts.MORE_LINES.format(count=hidden), palette.user + palette.dim)],
+            [Segment(_describe_more(hidden), palette.user + palette.dim)],
         ]
     bar = Segment("▌ ", palette.accent + Style(bgcolor=palette.user.bgcolor))
     full = width + len(MARGIN) - 1
@@ -145,9 +153,11 @@ def _end(item: EndItem, width: int, palette: Palette) -> list[Line]:
     """Return the lines about the end of a run: its answer if nothing else shows it, and what went wrong."""
     lines = answer_lines(render_markdown(item.text, min(width, MAX_WIDTH), palette)) if item.text else []
     if item.status != "completed":
-        said = " ".join(f"{part.rstrip('.')}." for part in (item.reason, item.next) if part)
-        outcome = "" if item.outcome == "cancelled" else f"{item.outcome.replace('_', ' ')}: "
-        level: NoteLevel = "warning" if item.outcome == "cancelled" else "error"
+        is_cancelled = item.outcome == "cancelled"  # by the user, who knows how to go on
+        parts = (item.reason,) if is_cancelled else (item.reason, item.next)
+        said = " ".join(f"{part.rstrip('.')}." for part in parts if part)
+        outcome = "" if is_cancelled else f"{item.outcome.replace('_', ' ')}: "
+        level: NoteLevel = "warning" if is_cancelled else "error"
         lines += _note(f"{outcome}{said}", level, "", width, palette)
     if item.unverified_claim:
         lines += _note(texts.UNVERIFIED.format(claim=item.unverified_claim), "warning", "", width, palette)
@@ -214,8 +224,8 @@ def _call_head(item: CallItem, width: int, palette: Palette) -> Line:
 
 def _summarize(item: CallItem, width: int) -> str:
     """Return what a call is about, on one line: its subject, or all arguments."""
-    if item.arguments.strip() in ("", "{}"):
-        return ""
+    if item.arguments.strip() in ("", "{}") or (item.name == PLAN_TOOL and item.state == "done"):
+        return ""  # the checklist follows
     values = decode(item.arguments).values if item.name in SUBJECTS else None
     subject = None if values is None else values.get(SUBJECTS[item.name])
     if isinstance(subject, str):
@@ -225,11 +235,40 @@ def _summarize(item: CallItem, width: int) -> str:
 
 def _call_state(item: CallItem) -> str:
     if item.state == "done":
-        return format_milliseconds(item.duration_ms) if item.duration_ms else ""
+        taken = format_milliseconds(item.duration_ms) if item.duration_ms else ""
+        return " · ".join(filter(None, (_count_found(item), taken)))
+    if item.error in ("interrupted", "cancelled"):
+        return item.error
     state = texts.CALL_STATES[item.state]
     if item.exit_code:
         state += f" · {texts.EXIT_CODE.format(code=item.exit_code)}"
     return state if item.duration_ms is None else f"{state} · {format_milliseconds(item.duration_ms)}"
+
+
+def _count_found(item: CallItem) -> str:
+    """Return what a search has found, which its result says or lists; empty for other calls."""
+    if item.name == "grep" and (total := _TOTAL.search(item.result)) is not None:
+        return total[1]
+    if item.name != "glob":
+        return ""
+    names = [row for row in item.result.split("\n") if row and not row.startswith("[")]
+    return (
+        _FILES.format(count=len(names), s="" if len(names) == 1 else "s")
+        if names and not names[0].startswith("No ")
+        else ""
+    )
+
+
+def _preview_output(item: CallItem, width: int, palette: Palette) -> list[Line]:
+    """Return the first lines that a command has printed."""
+    if item.name not in (COMMAND, COMMAND_ALIAS) or not item.result.strip():
+        return []
+    rows = item.result.rstrip("\n").split("\n")
+    shown = [_under(cut(clean(row), width - 4), palette.dim) for row in rows[:MAX_OUTPUT_LINES]]
+    if len(rows) > MAX_OUTPUT_LINES:
+        hidden = _describe_details(len(rows) - MAX_OUTPUT_LINES)
+        shown.append(_under(hidden, palette.dim))
+    return shown
 
 
 def _preview(item: CallItem, width: int, palette: Palette) -> list[Line]:
@@ -244,10 +283,11 @@ def _preview(item: CallItem, width: int, palette: Palette) -> list[Line]:
         shown = [_diff_line(row, width, palette) for row in diff[:MAX_DIFF_LINES]]
         if len(diff) > MAX_DIFF_LINES:
             hidden = len(diff) - MAX_DIFF_LINES
-            shown.append(_under(texts.MORE_DETAILS.format(count=hidden), palette.dim))
+            shown.append(_under(_describe_details(hidden), palette.dim))
         return shown
     note = texts.EDITED if item.edited else item.note
-    return [_under(clean(note), palette.dim)] if note else []
+    said = [_under(clean(note), palette.dim)] if note else []
+    return [*said, *(_preview_output(item, width, palette) if item.state == "done" else ())]
 
 
 def _explain_failure(item: CallItem) -> list[str]:
@@ -301,7 +341,7 @@ def _wrap_rows(rows: list[str], width: int, palette: Palette) -> list[Line]:
 def _limit(lines: list[Line], total: int, palette: Palette) -> list[Line]:
     if total <= len(lines):
         return lines
-    return [*lines, _under(texts.MORE_LINES.format(count=total - len(lines)), palette.dim)]
+    return [*lines, _under(_describe_more(total - len(lines)), palette.dim)]
 
 
 def _under(text: str, style: Style) -> Line:
@@ -368,6 +408,19 @@ def format_size(characters: int) -> str:
         if characters < 1e6
         else f"{characters / 1e6:.1f} MB"
     )
+
+
+def _describe_more(count: int) -> str:
+    """Return how many lines are left out."""
+    return texts.MORE_LINES.format(lines=_count_more(count))
+
+
+def _describe_details(count: int) -> str:
+    return texts.MORE_DETAILS.format(lines=_count_more(count), them="it" if count == 1 else "them")
+
+
+def _count_more(count: int) -> str:
+    return f"{count} more line{'' if count == 1 else 's'}"
 
 
 def format_count(number: int) -> str:

@@ -19,6 +19,7 @@ KEYS: tuple[Key, ...] = (
     Key("message", "queue", ("tab",), "Queue the message for after the run; complete a command or a file name."),
     Key("message", "stop", ("escape",), "Interrupt the run; again: cancel it. Close what is open."),
     Key("message", "newline", ("shift+enter", "alt+enter", "ctrl+j"), "Begin a new line."),
+    Key("message", "next_mode", ("shift+tab",), "Change the mode: ask, accept edits, plan, auto."),
     Key("message", "previous", ("up",), "Earlier message, on the first line."),
     Key("message", "next", ("down",), "Later message, on the last line."),
     Key("message", "search_history", ("ctrl+r",), "Search earlier messages."),
@@ -27,9 +28,12 @@ KEYS: tuple[Key, ...] = (
     Key("approval", "choose_1", ("1",), "Approve the call."),
     Key("approval", "choose_2", ("2",), "Edit its arguments, then run it."),
     Key("approval", "choose_3", ("3",), "Deny it with a note."),
-    Key("approval", "choose_4", ("4",), "Allow such calls for this session."),
+    Key("approval", "choose_4", ("4",), "Allow such calls for this session, or all edits in this workspace."),
+    Key("approval", "choose_5", ("5",), "Allow such calls in this workspace from now on."),
+    Key("approval", "next_mode", ("shift+tab",), "Change the mode for the calls after this one."),
     Key("approval", "scroll_on", ("pagedown", "space", "down"), "Read on."),
     Key("approval", "scroll_back", ("pageup", "up"), "Read back."),
+    Key("approval", "help", ("question_mark",), "Show the help."),
     Key("approval", "later", ("escape",), "Leave it for later."),
     Key("anywhere", "help", ("f1",), "Show this help."),
     Key("anywhere", "sessions", ("f2", "ctrl+p"), "Sessions: search, open, rename, delete, fork."),
@@ -45,6 +49,9 @@ KEYS: tuple[Key, ...] = (
     Key("anywhere", "page_down", ("pagedown",), "Scroll on."),
     Key("anywhere", "scroll_top", ("ctrl+home",), "Go to the beginning."),
     Key("anywhere", "scroll_end", ("ctrl+end",), "Go to the end."),
+    Key("anywhere", "previous_message", ("ctrl+up", "alt+pageup"), "Go to your message before."),
+    Key("anywhere", "next_message", ("ctrl+down", "alt+pagedown"), "Go to your message after."),
+    Key("anywhere", "find", ("ctrl+f",), "Search in this session."),
     Key("anywhere", "leave", ("ctrl+c",), "Clear the message; interrupt a busy run; twice: quit."),
     Key("anywhere", "quit_if_empty", ("ctrl+d",), "Quit, if the message is empty."),
     Key("output", "read_on", ("pagedown", "space"), "Read on."),
@@ -71,6 +78,7 @@ PLACES: dict[Place, str] = {
 }
 _NAMES = {
     "pagedown": "Page Down", "pageup": "Page Up", "escape": "Esc", "enter": "Enter", "tab": "Tab", "space": "Space",
+    "question_mark": "?",
     "up": "Up", "down": "Down", "home": "Home", "end": "End", "left": "Left", "right": "Right",
     "ctrl": "Ctrl", "shift": "Shift", "alt": "Alt",
 }  # fmt: skip
@@ -78,7 +86,7 @@ _NAMES = {
 
 def find_action(place: Place, key: str) -> str | None:
     """Return the action of a key in a place."""
-    return _ACTIONS.get((place, key))
+    return _ACTIONS.get((place, key.replace("\r", "enter")))  # some terminals name Enter by its code
 
 
 def describe(key: str) -> str:

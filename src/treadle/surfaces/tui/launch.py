@@ -15,6 +15,7 @@ from treadle.bootstrap.stores import ONLY_OWN
 from treadle.config.home import Home
 from treadle.domain.errors import UnknownSession, UsageError
 from treadle.domain.ids import SessionId
+from treadle.domain.modes import ApprovalMode
 from treadle.surfaces.home_access.connection import current_home
 from treadle.surfaces.home_access.home_link import HomeLink
 from treadle.surfaces.home_access.references import LAST, find_session
@@ -23,6 +24,7 @@ from treadle.surfaces.terminal.output import note
 from treadle.surfaces.terminal.text import columns
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.leaving import Leaving
+from treadle.surfaces.tui.opening import Opening
 from treadle.surfaces.tui.preferences import read_preferences
 
 CLOSE_SECONDS = 3.0
@@ -32,7 +34,13 @@ class ChatOptions(Struct, frozen=True):
     """The options of `treadle chat`."""
 
     agent: str = "default"
+    message: str = ""
+    """What is sent first."""
+    model: str | None = None
+    mode: ApprovalMode | None = None
     session: str | None = None
+    chooses: bool = False
+    """Whether the user chooses a session first."""
     inline: bool = False
     folder: FolderChoice | None = None
     """Where a session of another workspace continues."""
@@ -52,24 +60,32 @@ async def open_chat(options: ChatOptions) -> int:
     try:
         session = await _find_session(link, options)
         folder = "" if session is None else await _choose_folder(link, session, options)
+        opening = Opening(
+            session=session,
+            folder=folder,
+            model=options.model,
+            message=options.message,
+            chooses=options.chooses,
+            mode=options.mode,
+        )
         if options.inline or os.environ.get("TERM") == "dumb":
             from treadle.surfaces.tui.inline import InlineChat
 
-            return await InlineChat(link, options.agent, session, folder).hold()
-        return await _show(link, home, options, session, folder)
+            return await InlineChat(link, options.agent, opening).hold()
+        return await _show(link, home, options.agent, opening)
     finally:
         closing = asyncio.create_task(link.close())
         await asyncio.wait({closing}, timeout=CLOSE_SECONDS)
 
 
-async def _show(link: HomeLink, home: Home, options: ChatOptions, session: SessionId | None, folder: str) -> int:
+async def _show(link: HomeLink, home: Home, agent: str, opening: Opening) -> int:
     from treadle.surfaces.tui.app import TreadleApp
     from treadle.surfaces.tui.background_colour import detect_background
     from treadle.surfaces.tui.scrollback import print_transcript
 
     preferences = read_preferences(home.path)
     background = detect_background() if preferences.theme is None else None
-    app = TreadleApp(link, options.agent, preferences, session, background, folder)
+    app = TreadleApp(link, agent, preferences, opening, background)
     _tune_collector()
     with _quiet_logs(app):
         left = await app.run_async(mouse=preferences.mouse)

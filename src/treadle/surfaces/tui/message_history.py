@@ -2,10 +2,12 @@
 
 import json
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from treadle.domain.attachments import strip_attached_files
+from treadle.surfaces.tui.attachments import Chip
 
 FILE_NAME = "message-history.jsonl"
 MAX_MESSAGES = 500
@@ -17,6 +19,8 @@ class MessageHistory:
     """Earlier messages, the latest last."""
 
     def __init__(self, folder: Path | None) -> None:
+        self._attached: dict[str, tuple[Chip, ...]] = {}
+        """What was attached to messages of this process. It is not written to the home."""
         self._path = None if folder is None else folder / FILE_NAME
         self._messages = self._read()
         self._unsaved: set[str] = set()
@@ -35,9 +39,10 @@ class MessageHistory:
                         found.append(message)
         return found[-MAX_MESSAGES:]
 
-    def add(self, message: str) -> None:
-        """Remember a message. It is written to the home once the journal has it unchanged (`confirm`)."""
+    def add(self, message: str, chips: Sequence[Chip] = ()) -> None:
+        """Remember a message. Its text is written to the home once the journal has it unchanged (`confirm`)."""
         self._place = None
+        self._attached[message] = tuple(chips)
         if (
             not message.strip()
             or len(message) > MAX_CHARACTERS
@@ -62,12 +67,17 @@ class MessageHistory:
                 text = "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in self._messages)
                 self._path.write_text(text, encoding="utf-8")
 
-    def previous(self, current: str) -> str | None:
+    def find_attachments(self, message: str) -> tuple[Chip, ...]:
+        """Return what was attached to a message, as far as this process knows."""
+        return self._attached.get(message, ())
+
+    def previous(self, current: str, chips: Sequence[Chip] = ()) -> str | None:
         """Return the message before the one that is shown; None if there is none."""
         if not self._messages or self._place == 0:
             return None
         if self._place is None:
             self._draft, self._place = current, len(self._messages)
+            self._attached[current] = tuple(chips)
         self._place -= 1
         return self._messages[self._place]
 

@@ -16,6 +16,7 @@ from treadle.surfaces.tui.attachments import (
 )
 from treadle.surfaces.tui.commands import find_command, looks_like_command
 from treadle.surfaces.tui.controlled_app import ControlledApp
+from treadle.surfaces.tui.own_commands import OwnCommands
 
 
 class Outbox:
@@ -23,6 +24,7 @@ class Outbox:
 
     def __init__(self, app: ControlledApp) -> None:
         self._app = app
+        self.own = OwnCommands(app)
 
     # ── Attachments ──
 
@@ -57,6 +59,11 @@ class Outbox:
             limits = Limits()  # the agent is not in the home; the server checks the message
         return make_file_chip(path, limits.max_attachment_bytes)
 
+    def recall(self, text: str) -> None:
+        """Put an earlier message into the prompt, with what was attached to it."""
+        self._app.prompt.put(text)
+        self._set_chips(list(self._app.history.find_attachments(text)))
+
     def remove_last(self) -> None:
         """Remove the last attachment."""
         if self._app.extras.chips:
@@ -74,13 +81,25 @@ class Outbox:
     async def send(self, text: str, *, after_run: bool = False) -> None:
         """Send the message, or perform the command that it is."""
         app = self._app
+        if text.startswith("!") and text[1:].strip():
+            app.history.add(text)
+            app.prompt.put("")
+            await self.own.run_shell(text[1:].strip())
+            return
         found = find_command(text)
         if found is not None and not found[0].is_session:
             app.history.add(text)
             app.prompt.put("")
             await app.runner.run(*found)
             return
-        if found is None and looks_like_command(text):
+        if found is None and text.startswith("/") and (own := await self.own.find(text)) is not None:
+            app.history.add(text)
+            if not own.is_trusted:
+                app.prompt.put(own.text)
+                app.flash(texts.COMMAND_INSERTED.format(path=own.source))
+                return
+            text = own.text
+        elif found is None and looks_like_command(text):
             app.flash(texts.UNKNOWN_COMMAND.format(name=text.split()[0]))
             return
         chips = app.extras.chips
@@ -94,7 +113,7 @@ class Outbox:
             app.flash(str(error))
             return
         parts = tuple(chip.part for chip in (*chips, *images))
-        app.history.add(text)
+        app.history.add(text, chips)
         app.prompt.put("")
         self._set_chips([])
         app.view.follow_end()

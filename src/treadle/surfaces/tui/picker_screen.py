@@ -154,6 +154,8 @@ class PickerScreen(ModalScreen[Picked | None]):
         except TreadleError as error:
             self._problem = str(error)
         self._is_loaded = True
+        if not self._is_open:
+            return
         self._filter(self.query_one(Input).value)
         self._look_again()
 
@@ -169,6 +171,11 @@ class PickerScreen(ModalScreen[Picked | None]):
         if isinstance(event, events.Paste):
             return True
         return event.is_printable or event.key in EDITING_KEYS or keys.find_action("picker", event.key) == "close"
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether there is a list to change: what was typed last may be handled after the list was closed."""
+        return bool(self.query(OptionList))
 
     @property
     def _list(self) -> OptionList:
@@ -214,7 +221,7 @@ class PickerScreen(ModalScreen[Picked | None]):
 
     @on(Input.Changed)
     def _on_changed(self, event: Input.Changed) -> None:
-        if self._renaming is not None:
+        if self._renaming is not None or not self._is_open:
             return
         self._highlighted, self._found = "", ()
         self._filter(event.value)
@@ -227,7 +234,7 @@ class PickerScreen(ModalScreen[Picked | None]):
         await asyncio.sleep(SEARCH_PAUSE_SECONDS)
         assert self._search is not None
         found = await self._search(query.strip())
-        if self.query_one(Input).value == query and self._renaming is None:
+        if self._is_open and self.query_one(Input).value == query and self._renaming is None:
             self._found = found
             if self._deleting is None:  # the question whether to delete stays
                 self._filter(query)

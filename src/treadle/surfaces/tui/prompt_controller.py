@@ -113,7 +113,7 @@ class PromptController:
             and " " not in before
             and "/" not in before[1:]
         ):
-            return suggest_commands(before)
+            return suggest_commands(before, self._app.outbox.own.suggest())
         mention = find_mention(before)
         if mention is None:
             return []
@@ -151,9 +151,12 @@ class PromptController:
         match prompt.mode:
             case "search":
                 suggestions = app.extras.suggestions
-                chosen = suggestions[app.extras.selected].text if suggestions else text
+                chosen = suggestions[app.extras.selected].text if suggestions else ""
                 self.leave()
-                prompt.put(chosen)
+                if chosen:
+                    app.outbox.recall(chosen)
+                else:
+                    prompt.put(text)
                 self.show_suggestions()
             case "note" | "edit" | "answer":
                 await app.review.submit(prompt.mode, text)
@@ -217,8 +220,8 @@ class PromptController:
         app = self._app
         if app.extras.suggestions:
             app.extras.choose(-1)
-        elif (text := app.history.previous(app.prompt.text)) is not None:
-            app.prompt.put(text)
+        elif (text := app.history.previous(app.prompt.text, app.extras.chips)) is not None:
+            app.outbox.recall(text)
             self._close_suggestions()
 
     def do_next(self) -> None:
@@ -226,7 +229,7 @@ class PromptController:
         if app.extras.suggestions:
             app.extras.choose(1)
         elif (text := app.history.next()) is not None:
-            app.prompt.put(text)
+            app.outbox.recall(text)
             self._close_suggestions()
 
     def _close_suggestions(self) -> None:

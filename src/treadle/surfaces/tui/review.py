@@ -1,16 +1,17 @@
 """What the user does about approvals and questions: one after another, in the panel or with the prompt."""
 
-import json
+import asyncio
 
 from treadle.domain.errors import InvalidState, UsageError
 from treadle.operations.approval_service import Answer
-from treadle.surfaces.terminal.call_view import decode, readable_json
-from treadle.surfaces.terminal.text import is_invisible
+from treadle.surfaces.terminal.call_view import describe_offer
 from treadle.surfaces.tui import texts
-from treadle.surfaces.tui.chat import BY
+from treadle.surfaces.tui.approval_choices import BY, ApprovalChoice, list_choices
 from treadle.surfaces.tui.chat_state import Pending, PendingApproval, PendingQuestion
 from treadle.surfaces.tui.controlled_app import ControlledApp
+from treadle.surfaces.tui.edited_arguments import make_editable, read_edited
 from treadle.surfaces.tui.prompt_view import Mode
+from treadle.system.workspace_identity import identify_workspace
 
 
 class Review:
@@ -102,15 +103,29 @@ class Review:
         if isinstance(pending, PendingQuestion):
             app.perform(self._answer(pending, pending.question.options[choice - 1]))
             return
-        match choice:
-            case 1:
-                app.perform(self._decide(pending, Answer("approve", by=BY)))
-            case 2:
-                app.input.enter("edit", _editable(pending.view.arguments))
-            case 3:
+        chosen = next((each for each in list_choices(pending.view) if each.key == str(choice)), None)
+        if chosen is None:
+            return
+        match chosen.types:
+            case "edit":
+                app.input.enter("edit", make_editable(pending.view.arguments))
+            case "note":
                 app.input.enter("note")
             case _:
-                app.perform(self._decide(pending, Answer("approve", by=BY, remember="session")))
+                if chosen.is_rule:
+                    app.perform(self._allow_always(pending, chosen))
+                elif chosen.answer is not None:
+                    app.perform(self._decide(pending, chosen.answer))
+
+    async def _allow_always(self, pending: PendingApproval, chosen: ApprovalChoice) -> None:
+        """Approve a call, and store a rule that allows such calls in this workspace."""
+        view, app = pending.view, self._app
+        assert chosen.answer is not None, "a rule comes with an approval"
+        assert view.pattern is not None, "a rule is offered only for calls with a pattern"
+        await self._decide(pending, chosen.answer)
+        workspace = identify_workspace(pending.folder or app.folder)
+        path = await asyncio.to_thread(app.link.home.allow, pending.agent, view.tool, view.pattern, workspace)
+        app.flash(texts.ALLOWED_ALWAYS.format(rule=describe_offer(view.tool, view.pattern), path=path))
 
     async def submit(self, mode: Mode, text: str) -> None:
         """Send what the user has typed about the item."""
@@ -119,11 +134,19 @@ class Review:
             case "note", PendingApproval():
                 await self._decide(pending, Answer("deny", note=text.strip(), by=BY))
             case "edit", PendingApproval():
-                await self._decide(pending, Answer("approve", text, by=BY))
+                await self._submit_edited(pending, text)
             case "answer", PendingQuestion() if text.strip():
                 await self._answer(pending, text.strip())
             case _:
                 self._app.input.leave()
+
+    async def _submit_edited(self, pending: PendingApproval, text: str) -> None:
+        try:
+            arguments = read_edited(pending.view.arguments, text)
+        except UsageError as error:
+            self._app.flash(str(error))
+            return
+        await self._decide(pending, Answer("approve", arguments, by=BY))
 
     async def _decide(self, approval: PendingApproval, answer: Answer) -> None:
         try:
@@ -149,12 +172,3 @@ class Review:
     async def _continue_review(self) -> None:
         self._app.input.leave()
         await self._app.chat.refresh_pending()
-
-
-def _editable(arguments: str) -> str:
-    """Return arguments as JSON on several lines, with invisible characters escaped."""
-    values = decode(arguments).values
-    if values is None:
-        return readable_json(arguments)
-    text = json.dumps(values, ensure_ascii=False, indent=2)
-    return "".join(json.dumps(c)[1:-1] if is_invisible(c) else c for c in text)

@@ -1,8 +1,19 @@
 """Commands about the run and the queue, for the full screen and line by line."""
 
 from treadle.domain.errors import UsageError
+from treadle.domain.modes import MODE_TEXTS, describe_mode, parse_mode
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat import Chat
+
+
+async def choose_mode(chat: Chat, name: str) -> str:
+    """Choose the mode with this name, and return what to tell the user. Raise UsageError for another word."""
+    try:
+        mode = parse_mode(name)
+    except ValueError as error:
+        raise UsageError(texts.NO_SUCH_MODE.format(error=error)) from None
+    await chat.set_mode(mode)
+    return texts.MODE_SET.format(name=describe_mode(mode), text=MODE_TEXTS[mode])
 
 
 async def change_run(chat: Chat, name: str, argument: str) -> str:

@@ -8,6 +8,7 @@ from textual.widgets import Static
 
 from treadle.domain.durations import format_duration
 from treadle.domain.graphemes import display_width
+from treadle.domain.modes import ApprovalMode, describe_mode
 from treadle.domain.money import format_amount
 from treadle.domain.transcript import RunTotals
 from treadle.surfaces.markdown.palette import Palette
@@ -19,6 +20,8 @@ from treadle.surfaces.tui.item_view import format_count
 FRAMES = "◐◓◑◒"
 """A spinner of fixed width; it turns twice a second at most."""
 FLASH_SECONDS = 5.0
+_DROPPED_FIRST = ("tokens", "agent", "place", "cost", "context", "model")
+"""The facts in the order in which they are left out on a narrow screen."""
 
 
 class StatusLine(Static):
@@ -43,7 +46,8 @@ class StatusLine(Static):
 
     def has_room_for(self, text: str, chat: Chat) -> bool:
         """Return whether a message fits after the state, and need not be cut."""
-        room = self._width - display_width(self._state(chat)[0]) - 2
+        taken = f"{self._state(chat)[0]}  {describe_mode(chat.effective_mode)}"
+        room = self._width - display_width(taken) - 2
         return self.size.width == 0 or display_width(one_line(text)) <= room
 
     @property
@@ -58,44 +62,61 @@ class StatusLine(Static):
         """Turn the spinner."""
         self._frame = (self._frame + 1) % len(FRAMES)
 
-    def show(self, chat: Chat, model: str) -> None:
-        """Draw the line."""
-        self.update(self._make(chat, model, self._width))
+    def show(self, chat: Chat, model: str, place: str = "", news: str = "") -> None:
+        """Draw the line. News come before the facts."""
+        self.update(self._make(chat, model, place, news, self._width))
 
-    def _make(self, chat: Chat, model: str, width: int) -> Text:
+    def _make(self, chat: Chat, model: str, place: str, news: str, width: int) -> Text:
         palette = self.palette
         state, style = self._state(chat)
         left = Text(no_wrap=True)
         left.append(state, style)
+        mode = chat.effective_mode
+        left.append(f"  {describe_mode(mode)}", self._mode_style(mode))
         if self.is_flashing:
             left.append("  ")
             left.append(cut(self._flash, max(4, width - left.cell_len)), palette.accent)
             return left
-        right = [one_line(part) for part in self._facts(chat, model)]
-        while right and display_width("  ".join(right)) > width - left.cell_len - 2:
-            del right[-1]
-        shown = " · ".join(right)
+        if news:
+            left.append(f"  {news}", palette.accent)
+        facts = {name: one_line(text) for name, text in self._facts(chat, model, place).items() if text}
+        for name in _DROPPED_FIRST:
+            if display_width(" · ".join(facts.values())) <= width - left.cell_len - 2:
+                break
+            facts.pop(name, None)
+        shown = " · ".join(facts.values())
         left.append(" " * max(1, width - left.cell_len - display_width(shown)))
         left.append(shown, palette.dim)
         return left
 
-    def _facts(self, chat: Chat, model: str) -> list[str]:
+    def _mode_style(self, mode: ApprovalMode | None) -> Style:
+        match mode:
+            case "plan":
+                return self.palette.accent
+            case "auto":
+                return self.palette.warning
+            case "accept_edits":
+                return self.palette.text
+            case _:
+                return self.palette.dim
+
+    def _facts(self, chat: Chat, model: str, place: str) -> dict[str, str]:
         run, totals = chat.run, chat.totals
         current = run.totals if run is not None and run.run_id not in totals.runs else RunTotals()
         tokens = totals.tokens + current.input_tokens + current.output_tokens
         cost = totals.cost + (current.tree_cost or 0.0)
-        shown = [chat.agent_name, *([model] if model else [])]
+        shown = {"place": place, "agent": chat.agent_name, "model": model}
         context, window = totals.context, totals.window
         if run is not None and run.totals.context_tokens:
             context, window = run.totals.context_tokens, run.totals.context_window or window
         if context and window:
             share = min(1.0, context / window)
-            shown.append(texts.CONTEXT.format(share=share, window=format_count(window)))
+            shown["context"] = texts.CONTEXT.format(share=share, window=format_count(window))
         if tokens:
-            shown.append(f"{format_count(tokens)} tokens")
+            shown["tokens"] = f"{format_count(tokens)} tokens"
         unpriced = totals.unpriced or current.tree_unpriced_calls > 0
         if cost or (tokens and not unpriced):
-            shown.append(f"${format_amount(cost)}{'+' if chat.has_earlier else ''}")
+            shown["cost"] = f"${format_amount(cost)}{'+' if chat.has_earlier else ''}"
         return shown
 
     def _state(self, chat: Chat) -> tuple[str, Style]:

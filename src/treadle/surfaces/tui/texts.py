@@ -11,8 +11,8 @@ THINKING = "Thinking"
 THOUGHT = "Thought for {seconds}"
 THOUGHT_BEFORE = "Thinking"
 STEERED = "steered"
-MORE_LINES = "… {count} more lines"
-MORE_DETAILS = "… {count} more lines · Ctrl-O shows them"
+MORE_LINES = "… {lines}"
+MORE_DETAILS = "… {lines} · Ctrl-O shows {them}"
 LINES_LEFT_OUT = "… {count} lines left out · F6 shows all of them …"
 OUTPUT_TRUNCATED = "… only the beginning and the end are here · F6 shows all of it …"
 EXIT_CODE = "exit code {code}"
@@ -82,13 +82,9 @@ TOO_LONG = (
 # ── Approvals and questions ──
 APPROVAL_TITLE = "{agent} asks to run {tool}"
 COUNT = "{index} of {count}"
-APPROVAL_CHOICES = (
-    ("1", "approve", "run it once"),
-    ("2", "edit", "run it with other arguments"),
-    ("3", "deny", "deny it with a note"),
-    ("4", "allow", "allow {rule} for this session"),
-)
-ALLOWS = "4 allows {rule} for this session"
+PLAN_TITLE = "{agent} asks you to approve its plan"
+LAST_CHOICE = "{key}: {help}"
+ALLOWED_ALWAYS = "Allowed in this workspace from now on: {rule}. The rule is in {path}."
 ANSWER_KEY = "F5 answers"
 NO_RULE = "no rule matches only such calls; 1 runs it once"
 VIEW_FIRST = "Page Down first: the call is longer than this panel."
@@ -96,6 +92,10 @@ FOCUS_APPROVAL = "An approval waits. Send or clear your message to answer it, or
 LATER = "Left for later. F5 shows it again."
 QUESTION_TITLE = "{agent} asks"
 DECIDED_ELSEWHERE = "Decided by {who}."
+
+# ── Plan ──
+PLAN = "Plan · {summary}"
+PLAN_LEFT_OUT = " · {count} more"
 
 # ── Status and banners ──
 STATES = {
@@ -114,8 +114,8 @@ STATES = {
     "waiting:budget": "waits for a budget",
     "waiting:child": "waits for a sub-agent",
 }
+NEWS_BELOW = "↓ more below, Ctrl-End"
 CONTEXT = "{share:.0%} of {window}"
-RETRY = "{failure} Retrying in {seconds}."
 UNAVAILABLE = "{detail}"
 CONNECTING = "Opening the home …"
 SERVER_GONE = "The process that ran your agents has ended. Reconnecting … Your input is kept."
@@ -125,8 +125,11 @@ OWNS = "This process owns the home now."
 CANNOT_OPEN = "The home cannot be opened: {error}"
 SENDING_FAILED = "Not sent: {error}"
 COPIED = "Copied: {what}."
-NOTHING_TO_COPY = "There is nothing to copy yet."
+NOTHING_TO_COPY = "There is no answer to copy yet."
+NO_CODE_TO_COPY = "The last answer has no code block."
 NEW_SESSION = "New session."
+MODE_SET = "Mode: {name}. {text}"
+NO_SUCH_MODE = "{error}."
 MODEL_SET = "Model: {model}."
 AGENT_SET = "Agent: {agent}. It answers in a new session."
 THEME_SET = "Theme: {theme}."
@@ -150,8 +153,9 @@ SENT_NOW = "Sent: no run is in progress."
 NOTHING_QUEUED = "No message is queued."
 NO_SESSION = "There is no session yet. Send a message first."
 FORKED_TO = "Forked into a new session."
-NO_CHANGES = "No file was changed in this session."
-CHANGES = "Files changed in this session"
+NO_CHANGES = "No file differs from what it was before."
+NOT_STORED = "Its earlier content was not stored: {reason}."
+NOT_RECORDED = "Not recorded: what the call `{call}` changed ({reason})."
 BELL_DONE = "{agent} is done"
 BELL_WAITS = "{agent} needs you"
 COST = "Cost of this session"
@@ -186,6 +190,68 @@ AGENTS_TITLE = "Agents"
 AGENTS_HINT = "Enter selects · Esc closes"
 FORK_TITLE = "Fork from which message?"
 FORK_HINT = "Enter takes the message to change it · Esc closes"
+REWIND_TITLE = "Rewind to before which message?"
+REWIND_HINT = "Enter chooses the message · Esc closes"
+REWIND_QUESTION = "What should be as it was before this message?{note}"
+REWIND_GAPS = "\nThe changes of {count} command{s} were not recorded and stay."
+REWIND_BOTH = "Files and conversation"
+REWIND_FILES = "Files: {files}"
+REWIND_CONVERSATION = "Conversation: change the message and send it again"
+REWIND_CONFLICT = "Someone else changed these too: {files}"
+REWIND_LEAVE = "Leave them as they are now"
+REWIND_OVERWRITE = "Restore them all the same"
+FILES_RESTORED = "Restored: {files}."
+NO_FILES_RESTORED = "No file was restored."
+FILES_LEFT = "{count} not restored ({reasons})."
+USE_SKILL = "Load the skill `{name}` with load_skill and work by it.{task}"
+COMMAND_INSERTED = "From {path}. Read it, then press Enter to send it."
+SHELL_RUNNING = "Running: {command}"
+SHELL_NAME = "output of a command that the user ran.txt"
+SHELL_CHIP = "! {command} · {size}"
+SHELL_STOPPED = "[stopped: {why}]"
+SHELL_FAILED = "[exit code {code}]"
+SHELL_SILENT = "[no output]"
+INIT_MESSAGE = """\
+Write AGENTS.md at the top of this project, for agents that will work on it. Look around first: the README, \
+the build files, the tests and some of the code. Say in at most a page how to build, test and check the \
+project, including a single test; how the code is divided; and the conventions that are not obvious. If there \
+is an AGENTS.md, or files of that purpose from other tools, keep what is right and improve it. Write only what \
+you have checked."""
+REVIEW_MESSAGE = """\
+Review the changes of this project that are not committed, as git shows them, and change nothing. Read the \
+code around them. Report bugs, security problems, broken cases and missing tests, the worst first, each with \
+its file and line and how to fix it. Say so if there is nothing to report."""
+CONTEXT_TITLE = "Context"
+CONTEXT_HEAD = "About {tokens} of {window} tokens ({model}), as of the latest step."
+CONTEXT_KINDS = {
+    "system": "system prompt",
+    "tools": "tools",
+    "messages": "your messages",
+    "answers": "answers",
+    "thinking": "thinking",
+    "calls": "tool calls",
+    "results": "tool results",
+    "images": "images",
+}
+CONTEXT_FREE = "free"
+MCP_TITLE = "MCP servers"
+NO_MCP_SERVERS = "No MCP server is configured. `treadle mcp add` adds one."
+PERMISSIONS_TITLE = "Permissions"
+PERMISSIONS_DEFAULT = "Everything else: {default}."
+PERMISSIONS_ALLOWED = "Allowed permanently, in `{path}`:"
+PERMISSIONS_HINT = (
+    "`/permissions remove N` removes an entry of this list; you are asked again from the next run on."
+)
+PERMISSION_REMOVED = "Removed: {rule}. You are asked again from the next run on."
+FIND_TITLE = "Search in this session"
+FIND_HINT = "Enter goes there · Esc closes"
+FIND_KINDS = {
+    "message": "your message",
+    "answer": "answer",
+    "thinking": "thinking",
+    "question": "question",
+    "note": "note",
+}
 PICKER_SEARCH = "Search"
 PICKER_EMPTY = "Nothing found."
 PICKER_LOADING = "Loading…"
@@ -215,7 +281,6 @@ NEEDS_TERMINAL = "`treadle chat` needs a terminal. Send single messages with: tr
 INLINE_HINT = "Type a message. /help lists the commands, Ctrl-C interrupts a run, Ctrl-D leaves."
 INLINE_PROMPT = "> "
 INLINE_RECALLED = "    to read them: treadle runs prompt {run}"
-INLINE_APPROVAL = "1 approve  2 edit  3 deny with a note  4 allow for the session"
 INLINE_VIEW = "v shows the whole call"
 INLINE_EDIT = "arguments as JSON, on one or more lines; an empty line goes back: "
 INLINE_CUT = (

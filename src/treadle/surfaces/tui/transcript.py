@@ -19,12 +19,14 @@ from treadle.domain.transcript import (
     append_text,
     is_live,
 )
+from treadle.operations.file_changes import ChangedFile
 
 
 class Report(Struct, frozen=True):
-    """Something that the terminal UI itself says, as Markdown."""
+    """Something that the terminal UI itself says, as Markdown, or files that it shows."""
 
     text: str
+    files: tuple[ChangedFile, ...] = ()
 
 
 class ShownItem:
@@ -73,6 +75,11 @@ class SessionTranscript:
         """The items of runs, by run and key. A child run is part of the call that started it."""
         self._calls: dict[tuple[RunId, str], ShownItem] = {}
         self._changed = changed
+
+    def report_files(self, files: tuple[ChangedFile, ...]) -> None:
+        """Add changed files."""
+        self.items.append(ShownItem(Report("", files)))
+        self._changed(self.items[-1])
 
     def report(self, text: str) -> None:
         """Add a report."""

@@ -80,6 +80,9 @@ class TranscriptView(ScrollView, can_focus=False):
         self.is_key_pending: Callable[[], bool] = lambda: False
         self._follows = True
         """Whether the view stays at the end."""
+        self.has_news = False
+        """Something was added below what is visible."""
+        self.on_news: Callable[[], None] = lambda: None
         self._rendered_width = 0
         self._cache: dict[int, Strip] = {}
         """Visible lines as they were drawn: a line that only moves is not rendered again."""
@@ -117,7 +120,7 @@ class TranscriptView(ScrollView, can_focus=False):
         if width != self._rendered_width:
             self._rendered_width, self._first, self._all_dirty = width, -1, True
             self._known.clear()
-        was_at_end = self._follows
+        was_at_end, height = self._follows, self._height
         if self._all_dirty:
             self._rebuild(width)
             start = 0
@@ -128,7 +131,14 @@ class TranscriptView(ScrollView, can_focus=False):
         self._measure(start)
         if was_at_end:
             self.scroll_to(y=self._height, animate=False, immediate=True, force=True)
+        elif self._height > height:
+            self._set_news(True)
         self.refresh()
+
+    def _set_news(self, has_news: bool) -> None:
+        if has_news != self.has_news:
+            self.has_news = has_news
+            self.on_news()
 
     def _rebuild(self, width: int) -> None:
         """Match the blocks to the items. Only the last items of a long transcript are rendered."""
@@ -263,6 +273,8 @@ class TranscriptView(ScrollView, can_focus=False):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
         self._follows = new_value >= self.max_scroll_y - 1
+        if self._follows:
+            self._set_news(False)
         if new_value < 3 and new_value < old_value:
             self.show_earlier()
 
@@ -302,6 +314,34 @@ class TranscriptView(ScrollView, can_focus=False):
         else:
             self._all_dirty = True
             self.flush()
+
+    def show_item(self, shown: ShownItem) -> None:
+        """Scroll to an item of the transcript."""
+        while self._first > 0 and id(shown) not in self._known:
+            self._render_earlier()
+        index = next((number for number, block in enumerate(self._blocks) if block.item is shown), None)
+        if index is not None:
+            self._follows = False
+            self.scroll_to(y=self._tops[index], animate=False, immediate=True, force=True)
+
+    def show_neighbour(self, direction: int) -> bool:
+        """Scroll to the message of the user before the first visible line, or to the one after it. Return whether
+        there is one."""
+        while True:
+            top = self.scroll_offset.y
+            tops = [
+                start
+                for start, block in zip(self._tops, self._blocks, strict=True)
+                if isinstance(block.item.item, MessageItem) and (start - top) * direction > 0
+            ]
+            if tops:
+                self.scroll_to(
+                    y=min(tops, key=lambda start: abs(start - top)), animate=False, immediate=True, force=True
+                )
+                return True
+            if direction > 0 or self._first == 0:
+                return False
+            self._render_earlier()
 
     @property
     def last_visible(self) -> ShownItem | None:
@@ -344,7 +384,9 @@ class TranscriptView(ScrollView, can_focus=False):
             item.expanded = not (default if item.expanded is None else item.expanded)
             self._dirty.add(id(item))
             follows, self._follows = self._follows, False
+            had_news = self.has_news
             self.flush()
+            self._set_news(had_news)
             self._follows = follows and self.scroll_offset.y >= self.max_scroll_y - 1
 
 

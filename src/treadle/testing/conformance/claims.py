@@ -192,6 +192,24 @@ async def a_claim_after_a_death_says_whether_other_runs_were_owned(harness: Stor
         assert again.death.lately == 1
 
 
+async def deaths_of_another_run_alone_count_once(harness: StoreHarness) -> None:
+    """A run that kills its workers again and again explains these deaths: they are no evidence of another cause."""
+    async with open_in_two_processes(harness) as (one, two):
+        deadly, other, third = [await one.submit(f"ses_{name}") for name in ("deadly", "other", "third")]
+        for number in range(4):
+            death = (await one.store.claim(deadly, f"deadly_{number}")).death
+            assert death == (Death(alone=True, lately=number) if number else None)
+            one.clock.pass_time(LEASE_SECONDS)
+        await one.store.claim(other, "other")
+        one.clock.pass_time(LEASE_SECONDS)
+        assert (await two.store.claim(other, "last")).death == Death(alone=True, lately=2)
+        assert (await two.store.claim(deadly, "next")).death == Death(alone=True, lately=5)
+        await one.store.claim(third, "next")
+        one.clock.pass_time(LEASE_SECONDS)
+        assert (await two.store.claim(deadly, "end")).death == Death(alone=False, lately=6)
+        assert (await two.store.claim(third, "end")).death == Death(alone=False, lately=3)
+
+
 async def a_released_run_can_be_claimed(harness: StoreHarness) -> None:
     """Any worker can claim a released run at once, and does not recover it. The run keeps waiting until its new
     owner decides: it may find that it still must wait."""
@@ -262,6 +280,7 @@ CHECKS: Final[tuple[StoreCheck, ...]] = (
     one_of_many_claims_wins,
     an_expired_lease_can_be_claimed,
     a_claim_after_a_death_says_whether_other_runs_were_owned,
+    deaths_of_another_run_alone_count_once,
     a_released_run_can_be_claimed,
     an_ended_run_cannot_be_claimed,
     a_session_runs_in_order,

@@ -154,6 +154,24 @@ async def a_delivery_is_stored_once(harness: StoreHarness) -> None:
         assert await two.types(run_id) == [*OPENING, "message_steered", "message_steered", "run_end"]
 
 
+async def a_delivery_to_the_owner_counts_like_any_other(harness: StoreHarness) -> None:
+    """An advance whose first fact was delivered to the owner records its key, so that others cannot deliver it
+    again. If something else was delivered before, nothing of the advance is recorded."""
+    async with open_in_two_processes(harness) as (one, two):
+        claim = await one.claimed()
+        run_id = claim.origin.run_id
+        facts = [CancelRequested("first"), make_step(1)]
+        advanced = await one.advance(claim, 2, facts, key="k")
+        assert (advanced.accepted, advanced.delivered, advanced.sequence) == (True, (), 4)
+        assert await two.steer(run_id, key="k") == 3
+        assert await two.steer(run_id, key="another") == 5
+        await check_fenced(one.advance(claim, 4, [CancelRequested("late"), make_step(2)], key="late"))
+        assert await two.steer(run_id, key="late") == 6
+        expected = [*OPENING, "cancel_requested", "step_start", "message_steered", "message_steered"]
+        assert await two.types(run_id) == expected
+        assert (await one.advance(claim, ANY, release=Release(wake_at=one.clock.now()))).accepted
+
+
 # ── Commits ────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -266,6 +284,23 @@ async def reading_continues_where_it_stopped(harness: StoreHarness) -> None:
         assert list(await process.store.read(run_id, 99)) == []
 
 
+async def a_delivery_that_knows_too_little_is_refused(harness: StoreHarness) -> None:
+    """A deliverer may require that nothing has happened since it last read the run. What it has delivered before is
+    found in any case."""
+    async with open_in_one_process(harness) as process:
+        claim = await process.claimed()
+        run_id, draft = claim.origin.run_id, process.draft(CancelRequested("enough"))
+        seen = claim.events[-1].sequence
+        assert (await process.advance(claim, seen, [make_step(1)])).accepted
+        await check_fenced(process.store.deliver(run_id, draft, "k", seen))
+        assert await process.store.deliver(run_id, draft, "k", seen + 1) == seen + 2
+        assert await process.store.deliver(run_id, draft, "k", seen) == seen + 2
+        assert [event.type for event in await process.store.read(run_id, seen)] == [
+            "step_start",
+            "cancel_requested",
+        ]
+
+
 async def unknown_types_and_fields_are_preserved(harness: StoreHarness) -> None:
     """Types and fields of a later version are returned byte for byte by `read` and `claim`."""
     async with open_in_one_process(harness) as process:
@@ -310,12 +345,14 @@ CHECKS: Final[tuple[StoreCheck, ...]] = (
     a_worker_that_must_stop_may_release,
     a_released_run_no_longer_belongs_to_its_worker,
     a_delivery_is_stored_once,
+    a_delivery_to_the_owner_counts_like_any_other,
     a_refused_append_fails_alone,
     an_append_that_cannot_be_stored_fails_alone,
     commits_are_published_in_order,
     published_events_are_durable,
     many_runs_advance_concurrently,
     reading_continues_where_it_stopped,
+    a_delivery_that_knows_too_little_is_refused,
     unknown_types_and_fields_are_preserved,
     all_of_unicode_is_preserved,
 )

@@ -139,6 +139,7 @@ class StoreProcess:
         reserve: Reserve | None = None,
         begin: Sequence[RunDraft] = (),
         tell: Sequence[RunMessage] = (),
+        key: str | None = None,
     ) -> Advanced:
         """Append as the owner of the claim."""
         return await self.store.advance(
@@ -152,6 +153,7 @@ class StoreProcess:
                 reserve=reserve,
                 begin=tuple(begin),
                 tell=tuple(tell),
+                key=key,
             )
         )
 

@@ -3,12 +3,23 @@ of runs."""
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from treadle.domain.agents import AgentSpec
-from treadle.domain.events import RunForked, RunQueued, UserMessage
+from treadle.domain.events import (
+    LlmRequest,
+    LlmResponse,
+    ModelResolved,
+    RunEnd,
+    RunForked,
+    RunQueued,
+    UserMessage,
+)
 from treadle.domain.ids import RunId, SessionId
-from treadle.domain.messages import Image, user
+from treadle.domain.messages import Image, Text, user
+from treadle.domain.runs import Metrics, RunFacts, Usage
 from treadle.domain.users import LOCAL_USER
-from treadle.ports.journal import RunFilter
+from treadle.ports.journal import Release, RunFilter, RunOrder, RunSums
 from treadle.testing.conformance.store_harness import (
     FullStoreCheck,
     FullStoreHarness,
@@ -80,6 +91,23 @@ async def a_session_has_a_model(harness: FullStoreHarness) -> None:
         assert await desk.kept.sessions.basics(SessionId("ses_none")) is None
 
 
+async def a_session_has_a_mode(harness: FullStoreHarness) -> None:
+    """It is that of its first run until another one is chosen, which every process sees."""
+    async with open_full_store_twice(harness) as (desk, other):
+        agent = AgentSpec("conformance", "none")
+        await desk.store.submit(desk.origin(SESSION), (desk.draft(RunQueued(agent, mode="plan")),))
+        await desk.store.submit(desk.origin(SESSION), (desk.draft(RunQueued(agent, mode="ask")),))
+        for mode in ("plan", "accept_edits", None):
+            if mode != "plan":
+                await other.kept.sessions.set_mode(SESSION, mode)
+            found, basics = await desk.kept.sessions.find(SESSION), await desk.kept.sessions.basics(SESSION)
+            assert found is not None
+            assert basics is not None
+            assert (found.mode, basics.mode) == (mode, mode)
+        await desk.kept.sessions.set_mode(SessionId("ses_none"), "auto")
+        assert await desk.kept.sessions.basics(SessionId("ses_none")) is None
+
+
 async def a_fork_keeps_the_title_of_its_source(harness: FullStoreHarness) -> None:
     """An explicit title is copied. Without one, the title is the message that the fork continues from."""
     async with open_full_store(harness) as desk:
@@ -120,6 +148,8 @@ async def runs_are_found_by_their_message_and_cost(harness: FullStoreHarness) ->
         assert [(record.origin.run_id, record.message, record.cost) for record in found] == [
             (first, "Count the MODULES please", None)
         ]
+        for found_by in (RunFilter(id_suffix=first[-6:]), RunFilter(id_suffix=first[-6:], owners=(LOCAL_USER,))):
+            assert [record.origin.run_id for record in await desk.store.find(found_by)] == [first]
         assert await desk.store.find(RunFilter(text="100%")) == []
         assert await desk.store.find(RunFilter(min_cost=0.0)) == []
         claim = await desk.claim(first)
@@ -130,11 +160,60 @@ async def runs_are_found_by_their_message_and_cost(harness: FullStoreHarness) ->
         assert len(await desk.store.find(RunFilter(since=0.0))) == 2
 
 
+async def runs_are_sorted_and_summed_up(harness: FullStoreHarness) -> None:
+    """Sums of a run are listed while it is in progress. Lists are sorted by them, in pages, within a filter."""
+    async with open_full_store(harness) as desk:
+        runs = [await _submit_message(desk, f"number {number}", f"ses_{number}") for number in range(4)]
+        for number, run_id in enumerate(runs[:3]):
+            claim = await desk.claim(run_id)
+            reply = LlmResponse(
+                step=number + 1,
+                attempt=1,
+                parts=(Text("hello"),),
+                stop="end_turn",
+                usage=Usage(10, 2),
+                duration_ms=5,
+                cost=float(number or 9),
+            )
+            said = (ModelResolved("acme", "m", "chat", "chosen"), LlmRequest(number + 1, 1, "acme", "m", 1), reply)
+            if number < 2:
+                metrics = Metrics(steps=number + 1, cost=float(number or 9), input_tokens=12, actions=3)
+                end = RunEnd("failed", "stuck", metrics, reason="It went\nround.", score=number / 2)
+                await desk.advance(claim, 2, intents=[*said, end], release=Release())
+            else:
+                await desk.advance(claim, 2, intents=said, release=Release("interrupted"))
+        failed, _, waiting, fresh = [await desk.store.record(run_id) for run_id in runs]
+        assert failed.facts == RunFacts(
+            model="acme/m", credits=0.0, tool_calls=3, score=0.0, reason="It went round."
+        )
+        assert (waiting.cost, waiting.tokens, waiting.steps, waiting.facts.model) == (2.0, 12, 3, "acme/m")
+        assert (fresh.cost, fresh.facts) == (None, RunFacts())
+        orders: tuple[tuple[RunOrder, list[int]], ...] = (
+            ("cost", [0, 2, 1, 3]),
+            ("steps", [2, 1, 0, 3]),
+            ("score", [1, 0, 3, 2]),
+        )
+        for order, wanted in orders:
+            for ascending in (False, True):
+                every = RunFilter(order=order, ascending=ascending)
+                found = [run.origin.run_id for run in await desk.store.find(every)]
+                assert found == [runs[number] for number in (reversed(wanted) if ascending else wanted)], order
+                rest = await desk.store.find(replace(every, before=found[1], owners=(LOCAL_USER,)), 1)
+                assert [run.origin.run_id for run in rest] == found[2:3], order
+        [dearest] = await desk.store.find(RunFilter(order="cost", text="number", status="waiting"))
+        assert dearest.origin.run_id == runs[2]
+        assert await desk.store.sum() == RunSums(4, 2, 12.0, 36)
+        assert await desk.store.sum(RunFilter(status="failed", min_cost=2.0)) == RunSums(1, 1, 9.0, 12)
+        assert await desk.store.sum(RunFilter(owners=("alice",))) == RunSums()
+
+
 CHECKS: Final[tuple[FullStoreCheck, ...]] = (
     runs_are_found_by_their_message_and_cost,
+    runs_are_sorted_and_summed_up,
     a_title_is_the_start_of_the_first_message,
     a_session_can_be_renamed,
     a_session_has_a_model,
+    a_session_has_a_mode,
     a_fork_keeps_the_title_of_its_source,
     sessions_are_listed_without_those_of_sub_agents,
 )

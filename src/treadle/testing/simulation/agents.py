@@ -12,18 +12,29 @@ JUDGES = "You judge what others have done."
 """The persona of the judge."""
 ALONE = ("look", "watch", "post", "sign")
 
+CLIENT_WAIT_SECONDS = 8.0
+"""How long the agents wait for their clients."""
+
 AGENT = AgentSpec(
     "simulated",
     "simulated",
     tools=("*",),
+    limits=Limits(client_tool_wait=CLIENT_WAIT_SECONDS),
     retry=Retry(attempts=3, base_ms=100),
     approvals=ApprovalRules(expires=20.0, rules=(ApprovalRule("sign", "ask"),)),
 )
-CRAMPED = msgspec.structs.replace(AGENT, limits=Limits(context_window=700))
+CRAMPED = msgspec.structs.replace(AGENT, limits=Limits(context_window=700, client_tool_wait=CLIENT_WAIT_SECONDS))
 """An agent whose conversations outgrow the window, so that they are truncated and summarised."""
 BOUND = msgspec.structs.replace(
     AGENT,
-    limits=Limits(cost=0.006, context_window=700, max_steps=8, max_children=2, max_tree=4),
+    limits=Limits(
+        cost=0.006,
+        context_window=700,
+        max_steps=8,
+        max_children=2,
+        max_tree=4,
+        client_tool_wait=CLIENT_WAIT_SECONDS,
+    ),
     budget="shared",
     model_settings=ModelSettings(max_tokens=200),
     quotas=Quotas(max_llm_tokens_per_hour=3000, max_tool_calls_per_minute=6),
@@ -31,7 +42,7 @@ BOUND = msgspec.structs.replace(
 """An agent that reaches its limits and also pays for its summaries. Its child runs share the limits."""
 JUDGED = msgspec.structs.replace(
     AGENT,
-    limits=Limits(max_steps=5),
+    limits=Limits(max_steps=5, client_tool_wait=CLIENT_WAIT_SECONDS),
     budget="shared",
     quality=Quality("judge", 0.5, 1),
     errors=Errors("judge"),
@@ -40,11 +51,13 @@ JUDGED = msgspec.structs.replace(
 """An agent whose work is judged, rightly or wrongly, and may be sent back once. It hardly waits for people."""
 SHALLOW = msgspec.structs.replace(
     AGENT,
-    limits=Limits(max_depth=2, max_children=1, max_tree=3),
+    limits=Limits(max_depth=2, max_children=1, max_tree=3, client_tool_wait=CLIENT_WAIT_SECONDS),
     approvals=ApprovalRules(expires=20.0, rules=(ApprovalRule("sign", "ask"), ApprovalRule("agent_*", "ask"))),
 )
 """An agent that starts few child runs, one after the other, each with an approval."""
-HURRIED = msgspec.structs.replace(AGENT, limits=Limits(deadline=5.0), errors=Errors("judge"))
+HURRIED = msgspec.structs.replace(
+    AGENT, limits=Limits(deadline=5.0, client_tool_wait=CLIENT_WAIT_SECONDS), errors=Errors("judge")
+)
 """An agent whose deadline passes while child runs still work for it."""
 
 KNOWN = {
@@ -66,6 +79,9 @@ class SimulatedAgents:
         if name not in KNOWN:
             raise UnknownAgent(f"No agent is called `{name}`.")
         return KNOWN[name]
+
+    async def version(self, name: str) -> int | None:
+        return None
 
     async def identity(self, name: str) -> AgentId:
         return AgentId(f"agt_{name}")

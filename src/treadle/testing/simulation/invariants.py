@@ -1,6 +1,7 @@
 """Invariants of every journal, whatever happened to its processes."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from treadle.domain.events import (
     AgentSpawn,
     ApprovalDecided,
     ApprovalRequested,
+    ClientCallRequested,
     ContextCompacted,
     LlmError,
     LlmResponse,
@@ -27,6 +29,7 @@ from treadle.domain.ids import RunId
 from treadle.domain.messages import Message, ToolUse
 from treadle.testing.simulation.accounts import check_spending
 from treadle.testing.simulation.children import check_families
+from treadle.testing.simulation.clients import Delivery, check_client_calls, check_deliveries
 from treadle.testing.simulation.world import Violation, World
 
 REPEATABLE = ("look",)
@@ -34,7 +37,11 @@ POSSIBLE = ("completed", "cancelled", "model_error")
 
 
 def check_journals(
-    world: World, steered: list[tuple[RunId, str]], cancelled: set[RunId], sole: bool
+    world: World,
+    steered: list[tuple[RunId, str]],
+    cancelled: set[RunId],
+    deliveries: Sequence[Delivery],
+    sole: bool,
 ) -> tuple[str, ...]:
     """Check everything. Return how the runs ended."""
     if world.violations:
@@ -54,6 +61,7 @@ def check_journals(
         check_calls(run_id, events)
         check_effects(world, events, sole)
         check_approvals(run_id, events)
+        check_client_calls(run_id, events)
         state = check_fold(origin, events, before)
         check_conversation(world, id_, state)
         history[session_id] = state.own_messages if state.context.is_rewritten else (*before, *state.own_messages)
@@ -69,6 +77,7 @@ def check_journals(
     check_session_order(world)
     check_spending(world, journals)
     check_families(world, journals)
+    check_deliveries(deliveries, journals)
     for run_id, text in steered:
         found = sum(message.text.count(text) for message in conversation[run_id])
         if found != 1 and (run_id not in folded or not found):  # a summary may repeat a text
@@ -161,10 +170,10 @@ def check_effects(world: World, events: list[Event], sole: bool) -> None:
     """Check that there is no effect without an intent, none twice unless allowed, and none unknown unless it was
     at risk."""
     starts = {e.data.call_id: e.data for e in events if isinstance(e.data, ToolCallStart)}
-    delegated = {e.data.call_id for e in events if isinstance(e.data, AgentSpawn)}
+    elsewhere = {e.data.call_id for e in events if isinstance(e.data, AgentSpawn | ClientCallRequested)}
     for event in events:
         match event.data:
-            case ToolCallEnd(call_id) if call_id in delegated:
+            case ToolCallEnd(call_id) if call_id in elsewhere:
                 pass  # it had no effect of its own
             case ToolCallEnd(call_id, name):
                 effects = world.effects[starts[call_id].idempotency_key]

@@ -1,8 +1,9 @@
-"""One schedule: a few runs with parallel tools, users who steer, interrupt and cancel them, and crashes."""
+"""One schedule: a few runs with parallel tools, users who steer, interrupt and cancel them, clients with tools of
+their own, and crashes."""
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from itertools import count
 from random import Random
@@ -25,6 +26,7 @@ from treadle.ports.model import ModelRequest
 from treadle.testing.faults import Fault, Operation
 from treadle.testing.models import ScriptedFailure, ScriptedReply, ScriptStep, ask, call, say
 from treadle.testing.simulation.agents import AGENT, BOUND, CRAMPED, HURRIED, JUDGED, JUDGES, SHALLOW
+from treadle.testing.simulation.clients import CLIENT_TOOLS, SimulatedClient
 from treadle.testing.simulation.invariants import check_journals
 from treadle.testing.simulation.loop import SimulatedLoop
 from treadle.testing.simulation.world import SimulatedProcess, SimulatedReader, Violation, World, adopting_factory
@@ -34,6 +36,7 @@ STUCK_SECONDS = 900.0
 """Virtual seconds after which a run that has not ended counts as stuck."""
 COMMANDS = ("/compact", "/compact the numbers", "/undo", "/reset", "/pin", "/pin a fact", "/usage")
 HELPED = " with the help of others"
+TOOLS = ("look", "look", "watch", "post", "post", "sign", "nonsense")
 UNCOUNTED = Usage(400, 60, estimated=True)
 _TOLD = re.compile(r"steered \d+-\d+")
 
@@ -95,6 +98,8 @@ class _Simulation:
         self._acknowledged: list[tuple[RunId, str]] = []
         """Texts of steered messages that were acknowledged."""
         self._cancelled: set[RunId] = set()
+        self._clients: dict[RunId, SimulatedClient] = {}
+        self._serving: list[asyncio.Task[None]] = []
 
     async def run(self) -> SimulationReport:
         for _ in range(self._schedule.workers):
@@ -106,12 +111,18 @@ class _Simulation:
             await self._wait_until_all_ended()
             await self._check_readers()
         finally:
-            for keeper in keepers:
+            for keeper in (*keepers, *self._serving):
                 keeper.cancel()
         for reader in self._readers:
             if reader.done() and not reader.cancelled() and (error := reader.exception()):
                 raise error
-        outcomes = check_journals(self._world, self._acknowledged, self._cancelled, self._schedule.workers == 1)
+        for client, serving in zip(self._clients.values(), self._serving, strict=True):
+            if serving.done() and not serving.cancelled() and (error := serving.exception()):
+                raise error
+            client.raise_error()
+        deliveries = [delivery for client in self._clients.values() for delivery in client.deliveries]
+        sole = self._schedule.workers == 1
+        outcomes = check_journals(self._world, self._acknowledged, self._cancelled, deliveries, sole)
         return SimulationReport(self._writes, self._crashes, outcomes)
 
     # ── Processes ──
@@ -174,12 +185,15 @@ class _Simulation:
         task = self._task(number, self._chance.randint(0, 3), 0.5)
         message = user(f"{task}{self._chance.choice(('', PADDING))}")
         agent = self._chance.choice((AGENT, CRAMPED, BOUND, JUDGED, SHALLOW, HURRIED))
-        run = RequestedRun(agent, message, session, asker="terminal")
+        tools = self._chance.choice(((), CLIENT_TOOLS, CLIENT_TOOLS))
+        run = RequestedRun(agent, message, session, asker="terminal", client_tools=tools)
         ticket = await self._run_at_process(lambda service: start_here(service, run, f"person-{number}"))
         if ticket.run_id not in self._streams:
             self._streams[ticket.run_id] = stream = SimulatedReader(ticket.run_id)
             for process in self._world.alive()[:1]:
                 self._follow(stream, process)
+        if tools and ticket.run_id not in self._clients:
+            self._serve(ticket.run_id, number)
         for meddling in range(self._chance.choice((0, 0, 1, 2, 3))):
             await asyncio.sleep(3 * self._chance.random())
             try:
@@ -188,6 +202,15 @@ class _Simulation:
                 break  # the run has ended
         if self._chance.random() < 0.3:
             await self._command(session, f"command-{number}")
+
+    def _serve(self, run_id: RunId, number: int) -> None:
+        """Run the calls of the client's tools."""
+
+        async def meddle() -> None:
+            await self._interfere(run_id, f"{number + 10}-{next(self._numbers):05}")
+
+        self._clients[run_id] = client = SimulatedClient(run_id, self._world, self._run_at_process, meddle)
+        self._serving.append(asyncio.ensure_future(client.serve()))
 
     def _task(self, number: int, rounds: int, helped: float) -> str:
         return f"task {number} in {rounds} rounds{HELPED if self._chance.random() < helped else ''}"
@@ -286,24 +309,26 @@ class _Simulation:
         rounds, done = _progress(messages)
         if done >= rounds or self._chance.random() < 0.1:  # its earlier work may be out of the window
             return say(f"answer {next(self._numbers)}", usage=UNCOUNTED)
-        return self._calls(HELPED in messages[0].text)
+        known = {tool.name for tool in request.preamble.tools}
+        offered = [tool.name for tool in CLIENT_TOOLS if tool.name in known]
+        return self._calls(HELPED in messages[0].text, (*TOOLS, *offered, *offered, *offered))
 
     def _summary(self, request: ModelRequest) -> ScriptStep:
         """Reply as a summariser that is occasionally empty. Texts of users are never left out."""
         told = dict.fromkeys(_TOLD.findall(request.conversation.messages[0].text))
         return say(self._chance.choice(("", *("\n".join(("## Done", "something", *told)) for _ in range(4)))))
 
-    def _calls(self, helped: bool) -> ScriptedReply:
+    def _calls(self, helped: bool, tools: Sequence[str]) -> ScriptedReply:
         calls = [
-            self._delegation() if helped and self._chance.random() < 0.5 else self._call()
+            self._delegation() if helped and self._chance.random() < 0.5 else self._call(tools)
             for _ in range(self._chance.randint(1, 4))
         ]
         return ask(*calls, text=self._chance.choice(("", "so")), usage=UNCOUNTED)
 
-    def _call(self) -> ToolUse:
+    def _call(self, tools: Sequence[str]) -> ToolUse:
         number = next(self._numbers)
         call_id = self._chance.choice((f"c{number}", f"c{number}", f"c{number}", "same", ""))
-        tool = self._chance.choice(("look", "look", "watch", "post", "post", "sign", "nonsense"))
+        tool = self._chance.choice(tools)
         match self._chance.randint(0, 9):
             case 0:
                 return call(tool, call_id, wrong=number)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 
-from treadle.ports.tool import ToolError
+from treadle.ports.tool import FileRecorder, ToolError
 from treadle.tools.files.name_display import display_name
 from treadle.tools.files.path_errors import explain_os_error
 from treadle.tools.files.workspace import CURRENT_FOLDER, OpenPath, OpenWorkspace
@@ -30,10 +30,12 @@ _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOE
 class WriteTarget:
     """A locked file, or a path where no file exists yet."""
 
-    def __init__(self, place: OpenPath, descriptor: int | None) -> None:
+    def __init__(self, place: OpenPath, descriptor: int | None, recorder: FileRecorder) -> None:
         self.path = place.path
         self.descriptor = descriptor
         self._place = place
+        self._recorder = recorder
+        self._has_changed = False
 
     @property
     def status(self) -> os.stat_result | None:
@@ -44,9 +46,23 @@ class WriteTarget:
         others = 0 if self.status is None else self.status.st_nlink - 1
         return f" It has {others} other name(s) by hard link; those keep the old text." if others > 0 else ""
 
+    def _record(self, data: bytes | None, mode: int) -> None:
+        """Record what the file contains now, before it is replaced or removed."""
+        if not self._has_changed:
+            self._recorder.record_write(self.path, self.descriptor, data, mode)
+            self._has_changed = True
+            return
+        descriptor = None if self._place.status() is None else self._place.open()
+        try:
+            self._recorder.record_write(self.path, descriptor, data, mode)
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
     def remove(self) -> None:
         """Remove the file from its folder."""
         try:
+            self._record(None, 0)
             os.unlink(self._place.name, dir_fd=self._place.folder)
         except OSError as error:
             raise explain_os_error(error, self.path) from error
@@ -66,6 +82,7 @@ class WriteTarget:
                 stream.flush()
                 _keep_permissions(descriptor, status)
                 os.fsync(descriptor)
+                self._record(data, os.fstat(descriptor).st_mode)
             os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException as error:
             with suppress(OSError):
@@ -84,12 +101,12 @@ def lock_for_writing(workspace: OpenWorkspace, path: str) -> Generator[WriteTarg
             if place.name == CURRENT_FOLDER:
                 raise ToolError(f"{display_name(place.path)} is a folder. Name a file.")
             if place.status() is None:
-                yield WriteTarget(place, None)
+                yield WriteTarget(place, None, workspace.recorder)
                 return
             descriptor = _open_for_locking(place)
             held.callback(os.close, descriptor)
             if _try_lock(descriptor) and _is_same_file(place, descriptor):
-                yield WriteTarget(place, descriptor)
+                yield WriteTarget(place, descriptor, workspace.recorder)
                 return
         time.sleep(_PAUSE_SECONDS)
     raise ToolError(f"{display_name(path)} is being written by another program. Try again in a moment.")

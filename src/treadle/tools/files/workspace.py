@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from treadle.domain.private_paths import Kind
 from treadle.domain.writable_places import EnginePlaces
-from treadle.ports.tool import ToolContext, ToolError
+from treadle.ports.tool import FileRecorder, NoRecorder, ToolContext, ToolError
 from treadle.tools.files.name_display import display_name
 from treadle.tools.files.path_errors import check_path, explain_os_error, make_hidden_error, suggest_neighbours
 from treadle.tools.files.private_files import NO_PRIVACY, PRIVATE_TO_READ, Privacy, find_listed_places
@@ -97,8 +97,10 @@ class OpenWorkspace:
         privacy: Privacy,
         protection: WriteProtection,
         hidden_folders: tuple[Path, ...] = (),
+        recorder: FileRecorder | None = None,
     ) -> None:
         self.root = root
+        self.recorder = recorder or NoRecorder()
         self.privacy = privacy
         self.protection = protection
         self._root_paths = root_paths
@@ -211,6 +213,7 @@ def open_workspace(
     kinds: frozenset[Kind] = PRIVATE_TO_READ,
     engine: EnginePlaces | None = None,
     read_only: Iterable[str] = (),
+    recorder: FileRecorder | None = None,
 ) -> Generator[OpenWorkspace]:
     """Open the workspace at this folder for the duration of the block, without its hidden folders.
 
@@ -226,7 +229,7 @@ def open_workspace(
         privacy = Privacy(real, places, kinds)
         protection = WriteProtection(real, engine or EnginePlaces(), places, read_only)
         workspace = OpenWorkspace(
-            descriptor, (absolute, real), _find_identities(folders), privacy, protection, folders
+            descriptor, (absolute, real), _find_identities(folders), privacy, protection, folders, recorder
         )
         if workspace.is_hidden_folder(descriptor):
             raise make_hidden_error(absolute)
@@ -241,7 +244,9 @@ def open_call_workspace(
     """Open the workspace of a call, with the private places that it may use."""
     allowed = (*context.approved, *find_listed_places(context.sandbox))
     read_only = context.sandbox.read_only
-    return open_workspace(context.workspace, context.hidden, allowed, kinds, context.engine, read_only)
+    return open_workspace(
+        context.workspace, context.hidden, allowed, kinds, context.engine, read_only, context.recorder
+    )
 
 
 def _find_identities(folders: Iterable[Path]) -> frozenset[tuple[int, int]]:
@@ -369,7 +374,9 @@ class _CreatingPathWalk(_PathWalk):
         try:
             return super()._open(name)
         except FileNotFoundError:
-            self._workspace.protection.refuse_folder("/".join([*self._names, name]))
+            path = "/".join([*self._names, name])
+            self._workspace.protection.refuse_folder(path)
+            self._workspace.recorder.record_folder(path)
             with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=self._current)
             return super()._open(name)

@@ -65,6 +65,7 @@ BEGIN
     DELETE FROM said WHERE session_id = session_id_;
     DELETE FROM run_summaries WHERE run = ANY(numbers);
     DELETE FROM run_labels WHERE run = ANY(numbers);
+    DELETE FROM feedback WHERE run = ANY(numbers);
     DELETE FROM results WHERE session_id = session_id_;
     DELETE FROM segments WHERE session_id = session_id_;
     DELETE FROM grants WHERE session_id = session_id_;

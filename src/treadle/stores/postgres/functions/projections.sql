@@ -38,11 +38,17 @@ BEGIN
             INSERT INTO run_summaries (run, message) VALUES (run_, each->>'message')
             ON CONFLICT (run) DO UPDATE SET message = excluded.message;
         WHEN 'ended' THEN
-            INSERT INTO run_summaries (run, cost, tokens, steps, duration_ms)
+            INSERT INTO run_summaries (run, cost, tokens, steps, duration_ms, facts)
             VALUES (run_, (each->>'cost')::FLOAT8, (each->>'tokens')::BIGINT, (each->>'steps')::INTEGER,
-                    (each->>'duration_ms')::BIGINT)
+                    (each->>'duration_ms')::BIGINT, each->>'facts')
             ON CONFLICT (run) DO UPDATE SET cost = excluded.cost, tokens = excluded.tokens, steps = excluded.steps,
-                                            duration_ms = excluded.duration_ms;
+                                            duration_ms = excluded.duration_ms, facts = excluded.facts;
+        WHEN 'progress' THEN
+            INSERT INTO run_summaries AS known (run, cost, tokens, steps, facts)
+            VALUES (run_, (each->>'cost')::FLOAT8, (each->>'tokens')::BIGINT, (each->>'steps')::INTEGER, each->>'facts')
+            ON CONFLICT (run) DO UPDATE SET cost = coalesce(known.cost, 0) + excluded.cost,
+                                            tokens = coalesce(known.tokens, 0) + excluded.tokens,
+                                            steps = greatest(known.steps, excluded.steps), facts = excluded.facts;
         WHEN 'memory' THEN
             PERFORM remember(run_, each);
         WHEN 'recalled' THEN
@@ -60,3 +66,14 @@ BEGIN
         END CASE;
     END LOOP;
 END $$;
+
+-- Return what an order of runs compares. Runs without a value are last.
+CREATE OR REPLACE FUNCTION sorted_value(summary run_summaries, order_ TEXT) RETURNS FLOAT8 LANGUAGE sql IMMUTABLE AS $$
+    SELECT coalesce(CASE order_
+        WHEN 'cost' THEN summary.cost
+        WHEN 'tokens' THEN summary.tokens
+        WHEN 'steps' THEN summary.steps
+        WHEN 'duration' THEN summary.duration_ms
+        WHEN 'score' THEN (nullif(summary.facts, '')::JSONB->>'score')::FLOAT8
+    END, -1)
+$$;

@@ -55,10 +55,11 @@ BEGIN
         END IF;
     END IF;
     INSERT INTO runs (run_id, session_id, agent_id, parent_run_id, submission_key, created_at, status, wake_at, sequence,
-                      places, owner, workspace, folder, deps_holder)
+                      places, owner, workspace, folder, deps_holder, session_mode)
     VALUES (op->>'run', op->>'session', op->>'agent', op->>'parent', op->>'key', now_, 'pending', 0,
             (op->'events')::INTEGER, (op->>'places')::INTEGER, coalesce(op->>'owner', 'local'),
-            coalesce(op->>'workspace', ''), coalesce(op->>'folder', ''), op->>'deps_holder')
+            coalesce(op->>'workspace', ''), coalesce(op->>'folder', ''), op->>'deps_holder',
+            op->>'mode')
     RETURNING id INTO run;
     answer := '{}'; first := 1; events := op->'events';
     IF op ? 'beside' THEN
@@ -83,6 +84,10 @@ BEGIN
     SELECT sequence INTO known FROM deliveries WHERE deliveries.run = found.id AND key = op->>'key';
     IF known IS NOT NULL OR found.outcome IS NOT NULL THEN
         answer := answer || jsonb_build_object('sequence', known);
+        RETURN;
+    END IF;
+    IF op ? 'seen' AND found.sequence > (op->'seen')::BIGINT THEN
+        answer := jsonb_build_object('fenced', found.epoch);
         RETURN;
     END IF;
     IF op ? 'approval' AND NOT EXISTS (
@@ -151,6 +156,10 @@ BEGIN
         answer := jsonb_build_object('fenced', found.epoch);
         RETURN;
     END IF;
+    IF op ? 'key' AND found.sequence > (op->'seen')::BIGINT THEN
+        answer := jsonb_build_object('fenced', found.epoch);
+        RETURN;
+    END IF;
     IF op ? 'begin' THEN
         answer := coalesce(
             buried((SELECT jsonb_agg(value->'session') FROM jsonb_array_elements(op->'begin'))), taken_session(op->'begin'));
@@ -160,6 +169,9 @@ BEGIN
     END IF;
     accepted := found.sequence <= (op->'seen')::BIGINT;
     run := found.id; first := found.sequence + 1;
+    IF op ? 'key' THEN  -- the first fact was delivered to the owner itself
+        INSERT INTO deliveries (run, key, sequence) VALUES (found.id, op->>'key', first);
+    END IF;
     IF op ? 'beside_facts' THEN  -- settles before the new reservation
         PERFORM project(run, found.session_id, op->'beside_facts', now_);
     END IF;

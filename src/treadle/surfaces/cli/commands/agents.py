@@ -15,15 +15,27 @@ from treadle.domain.errors import ConfigError, UsageError
 from treadle.operations import agents
 from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.confirmation import is_confirmed
-from treadle.surfaces.cli.shared_options import AgentArgument, Json, Yes
+from treadle.surfaces.cli.shared_options import AgentArgument, Json, Limit, Yes
 from treadle.surfaces.home_access.attachable_home import find_fault
 from treadle.surfaces.home_access.connection import configured_home, current_home, open_admin_caller
 from treadle.surfaces.terminal.editor import open_editor, write_copy
-from treadle.surfaces.terminal.output import Column, alert, note, print_error, print_json, print_list, print_result
+from treadle.surfaces.terminal.output import (
+    Column,
+    alert,
+    note,
+    print_error,
+    print_json,
+    print_list,
+    print_result,
+)
 from treadle.surfaces.terminal.process import USAGE
 from treadle.surfaces.terminal.text import inert
 
 group = Group("agents")
+CURRENT = "current"
+VersionArgument = Annotated[
+    str, Argument(metavar="VERSION", help=f"The number of a version, or a label. Default: `{CURRENT}`.")
+]
 
 
 @group.command("list")
@@ -101,6 +113,9 @@ async def create_agent(
 async def edit_agent(name: AgentArgument) -> int:
     """Edit the file of an agent in $VISUAL or $EDITOR. The file is validated before it is saved."""
     if _edit(current_home(), name):
+        from treadle.surfaces.cli import agent_history
+
+        await agent_history.record_change(current_home(), name)
         await _warn_about_refusals(current_home(), name)
     return 0
 
@@ -117,6 +132,56 @@ async def delete_agent(name: AgentArgument, yes: Yes = False, json: Json = False
     said = f"Deleted the agent `{name}`. Its sessions and memories are kept."
     print_result({"name": name, "deleted": True}, said, json=json)
     return 0
+
+
+@group.command("history")
+async def list_versions(name: AgentArgument, limit: Limit = 50, json: Json = False) -> int:
+    """List the versions of an agent, the newest first. Every change of its file is a version."""
+    from treadle.surfaces.cli import agent_history
+
+    return await agent_history.list_versions(name, limit, json)
+
+
+@group.command("diff")
+async def compare_versions(
+    name: AgentArgument,
+    version: VersionArgument = CURRENT,
+    since: Annotated[
+        str | None,
+        Option("--since", metavar="VERSION", help="Compare with this version instead of the one before."),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Show what changed in a version of an agent."""
+    from treadle.surfaces.cli import agent_history
+
+    return await agent_history.compare_versions(name, version, since, json)
+
+
+@group.command("restore")
+async def restore_version(
+    name: AgentArgument,
+    version: Annotated[str, Argument(metavar="VERSION", help="The number of a version, or a label.")],
+    json: Json = False,
+) -> int:
+    """Write an earlier version of an agent to its file. The next run uses it."""
+    from treadle.surfaces.cli import agent_history
+
+    return await agent_history.restore_version(name, version, json)
+
+
+@group.command("label")
+async def label_version(
+    name: AgentArgument,
+    label: Annotated[str, Argument(metavar="LABEL", help="A label, for example `production`.")],
+    version: VersionArgument = CURRENT,
+    remove: Annotated[bool, Option("--remove", help="Remove the label.")] = False,
+    json: Json = False,
+) -> int:
+    """Give a version of an agent a label, which runs can name: `treadle run -a NAME@LABEL`."""
+    from treadle.surfaces.cli import agent_history
+
+    return await agent_history.label_version(name, label, version, remove, json)
 
 
 @group.command("state")

@@ -8,10 +8,13 @@ from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.shared_options import (
     BaseUrl,
+    Continue,
     Decisions,
     EventsJson,
     Here,
     Metadata,
+    Mode,
+    Model,
     New,
     Tags,
     There,
@@ -33,14 +36,12 @@ def run(
             "-a",
             "--agent",
             metavar="NAME",
-            help="The agent. Default: `default`.",
+            help="The agent, or a version of it: NAME@7, NAME@LABEL. Default: `default`.",
             suggest=completion.agent_names,
         ),
     ] = "default",
-    model: Annotated[
-        str | None,
-        Option("-m", "--model", metavar="MODEL", help="Use this model: an alias or provider/model-id."),
-    ] = None,
+    model: Model = None,
+    mode: Mode = None,
     base_url: BaseUrl = None,
     session: Annotated[
         str | None,
@@ -51,9 +52,7 @@ def run(
             suggest=completion.session_ids,
         ),
     ] = None,
-    resume: Annotated[
-        bool, Option("-c", "--continue", help="Continue the latest session of the current folder.")
-    ] = False,
+    resume: Continue = False,
     here: Here = False,
     there: There = False,
     system: Annotated[
@@ -103,6 +102,7 @@ def run(
         message="" if interactive and not message else read_message(message),
         agent=agent,
         model=model,
+        mode=mode,
         session=session,
         continues=resume,
         system=system,

@@ -9,6 +9,7 @@ from treadle.domain.errors import UsageError
 from treadle.domain.runs import OutcomeKind, Status
 from treadle.operations import runs
 from treadle.operations.operation import list_items
+from treadle.ports.journal import RunOrder
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.run_view import print_runs, read_messages
@@ -23,6 +24,7 @@ from treadle.surfaces.cli.shared_options import (
     OnlyTags,
     OnlyUser,
     RunArgument,
+    Yes,
     decision_of,
 )
 from treadle.surfaces.home_access.connection import current_home
@@ -43,6 +45,7 @@ MAX_CANCEL_POLLS = 200
 """How often a command polls whether a run has ended that nothing in its session holds up."""
 SAME, DIFFERENT, UNDECIDED = 0, 1, 3
 """Exit codes of `treadle runs replay`."""
+LaterRuns = Annotated[bool, Option("--later", help="Also what the later runs of its session changed.")]
 group = Group("runs")
 
 
@@ -79,11 +82,15 @@ async def list_runs(
         str | None, Option("-t", "--text", metavar="TEXT", help="Only runs whose message contains this.")
     ] = None,
     min_cost: Annotated[
-        float | None, Option(metavar="DOLLARS", help="Only ended runs that cost at least this much.")
+        float | None, Option(metavar="DOLLARS", help="Only runs that cost at least this much.")
     ] = None,
     tag: OnlyTags = None,
     metadata: OnlyMetadata = None,
     user: OnlyUser = None,
+    order: Annotated[
+        RunOrder, Option(metavar="ORDER", help="The largest cost, tokens, steps, duration or score first.")
+    ] = "created",
+    ascending: Annotated[bool, Option("--ascending", help="The smallest first; with --order.")] = False,
     json: Json = False,
 ) -> int:
     """List runs, newest first."""
@@ -102,6 +109,8 @@ async def list_runs(
             tag=tuple(tag or ()),
             metadata=tuple(metadata or ()),
             user=user,
+            order=order,
+            ascending=ascending,
         )
         views = await list_items(caller, runs.LIST, wanted, limit)
         messages = [] if json else await read_messages(caller, views)
@@ -239,6 +248,24 @@ async def diff_runs(
         print_json(found)
     else:
         print_diff(found)
+    return 0
+
+
+@group.command("files")
+async def list_files(
+    run: RunArgument,
+    later: LaterRuns = False,
+    diff: Annotated[bool, Option("--diff", help="Print the changes as diffs.")] = False,
+    json: Json = False,
+) -> int:
+    """Print the files that a run and its sub-agents changed, up to now."""
+    from treadle.operations.file_changes import FILES, ListChangedFiles
+    from treadle.surfaces.cli.files_view import print_changed_files
+
+    async with open_readonly_caller() as caller:
+        request = ListChangedFiles(await find_run(caller, run), later, diff)
+        found = await caller.call(FILES, request)
+    print_changed_files(found, json=json)
     return 0
 
 
@@ -392,6 +419,43 @@ async def _fork(
             code = await follower.follow(ticket.run_id)
             await follower.wait_for_others(ticket.run_id)
             return code
+
+
+@group.command("undo-files")
+async def undo_files(
+    run: RunArgument,
+    later: LaterRuns = False,
+    path: Annotated[list[str] | None, Option("--path", metavar="PATH", help="Only this path. Repeatable.")] = None,
+    overwrite: Annotated[
+        bool, Option("--overwrite", help="Also undo changes of files that someone else changed.")
+    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only print what would be undone.")] = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> int:
+    """Undo the changes that a run and its sub-agents made to files.
+
+    Exit code: 0 all files are as they were before the run, 1 some are not."""
+    from treadle.operations.file_changes import FILES, UNDO_FILES, ListChangedFiles, UndoFiles
+    from treadle.surfaces.cli.files_view import choose_files, print_changed_files, print_undone_files
+    from treadle.surfaces.terminal.line_input import Prompt, ask_yes_or_no
+
+    async with open_readonly_caller() as caller:
+        run_id = await find_run(caller, run)
+        found = await caller.call(FILES, ListChangedFiles(run_id, later))
+        chosen = choose_files(found, path or ())
+        if dry_run:
+            print_changed_files(chosen, json=json)
+            return 0
+        if chosen.files and not yes and not json:
+            print_changed_files(chosen, json=False)
+            if not Prompt.is_possible():
+                raise UsageError("There is no terminal to confirm it at. Add --yes to undo these changes.")
+            if not await ask_yes_or_no("Undo these changes?"):
+                note("Nothing was changed.")
+                return 1
+        done = await caller.call(UNDO_FILES, UndoFiles(run_id, later, tuple(path or ()), overwrite))
+    return print_undone_files(done, json=json)
 
 
 def _state_filter(state: str | None) -> "tuple[Status | None, OutcomeKind | None]":

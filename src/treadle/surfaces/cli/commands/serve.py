@@ -109,6 +109,7 @@ async def _serve_alone(home: "Home", options: ServerOptions, open_page: bool, js
             await opened.enter_async_context(accept_attachments(engine, home, app))
             await opened.enter_async_context(engine.context.automation().run_in_background())
             await opened.enter_async_context(home.watch_config(note))
+            await opened.enter_async_context(engine.context.watch_definitions())
             await opened.enter_async_context(engine.context.channels().run_in_background())
             tune_for_long_run()
             _announce_server(url, token, home, json)
@@ -223,6 +224,7 @@ async def worker(
                 host = settings.host if host is None else host
                 url = await listen(make_application(engine, ROUTES), host, port, settings, opened)
             await opened.enter_async_context(home.watch_config(note))
+            await opened.enter_async_context(engine.context.watch_definitions())
             tune_for_long_run()
             _announce_worker(home, concurrency, url, json)
             await stop.asked.wait()

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from treadle.bootstrap.callers import open_owning_caller, open_readonly_caller
 from treadle.config.home import Home
+from treadle.domain.modes import MODE_TEXTS, ApprovalMode, describe_mode
 from treadle.operations import sessions
 from treadle.operations.operation import LocalCaller, list_items
 from treadle.operations.runs import RunView
@@ -108,6 +109,25 @@ async def set_model(
     return 0
 
 
+@group.command("mode")
+async def set_mode(
+    session: SessionArgument,
+    mode: Annotated[
+        ApprovalMode | None,
+        Argument(metavar="MODE", help="plan, ask, accept_edits or auto. Without it, the rules of the agent alone."),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Choose how much the agent of a session may do without asking.
+
+    It applies from the next tool call on, to runs in progress and to their child runs too."""
+    async with open_admin_caller(current_home()) as caller:
+        session_id = await find_session(caller, session)
+        view = await caller.call(sessions.SET_MODE, sessions.SetMode(session_id, mode))
+    print_result(view, f"Mode of {view.session_id}: {describe_mode(view.mode)}. {MODE_TEXTS[view.mode]}", json=json)
+    return 0
+
+
 @group.command("delete")
 async def delete_session(session: SessionArgument, yes: Yes = False, json: Json = False) -> int:
     """Delete a session permanently, with its runs, events, results and memories."""
@@ -150,7 +170,9 @@ def _make_row_with_folder(view: SessionView) -> tuple[str, ...]:
 def _print_session(view: SessionDetail, shown: Sequence[RunView], messages: Sequence[str]) -> None:
     fields = (("session", view.session_id), ("title", view.title), ("agent", view.agent))
     folder = None if view.workspace is None else view.workspace.folder
-    print_fields((*fields, ("model", view.model), ("folder", folder), ("runs", view.runs)), width=10)
+    print_fields(
+        (*fields, ("model", view.model), ("mode", view.mode), ("folder", folder), ("runs", view.runs)), width=10
+    )
     if view.lineage:
         print("\nsegments: what the model was shown, each made from the one before")
         print_table(

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from treadle.operations.context import Context
 from treadle.operations.pauses import ApprovalPause, ClientPause, QuestionPause, find_pauses
 from treadle.operations.transcript_stream import TranscriptChanges
 from treadle.operations.transcripts import RunTranscript, load_transcript
+from treadle.ports.journal import RunRecord
 from treadle.surfaces.http.ag_ui import events as e
 from treadle.surfaces.http.ag_ui.interrupts import (
     APPROVAL_SCHEMA,
@@ -74,6 +76,8 @@ class ExchangeStream:
     async def _read_run(self) -> AsyncGenerator[bytes, None]:
         exchange, service = self._exchange, self._context.service
         until = None if exchange.needs_messages else exchange.after
+        earlier = await self._list_earlier_runs() if exchange.needs_messages else ()
+        is_early = any(run.outcome is None for run in earlier)
         transcript = await self._load(exchange.run_id, until)
         asked = "" if exchange.needs_messages else exchange.asked
         writer = TranscriptWriter(
@@ -86,7 +90,7 @@ class ExchangeStream:
                 each.tool_call_id or "" for each in self._wanted.messages if each.role == "tool"
             ),
         )
-        if exchange.needs_messages:
+        if exchange.needs_messages and not is_early:
             yield await self._write_snapshot(writer)
         yield _encode(writer.begin())
         after, is_over = transcript.sequence, False
@@ -96,6 +100,9 @@ class ExchangeStream:
                     changes = _decode(encoded)
                     after = changes.sequence
                     body = _encode(writer.apply(changes.changes))
+                    if is_early and writer.totals.status != "pending":  # the earlier runs have ended
+                        is_early = False
+                        writer.is_outdated = True
                     if writer.is_outdated:
                         writer.is_outdated = False
                         body += await self._write_snapshot(writer)
@@ -121,16 +128,20 @@ class ExchangeStream:
 
     async def _write_snapshot(self, writer: TranscriptWriter) -> bytes:
         """Return a snapshot of all messages of the thread."""
-        exchange, messages = self._exchange, writer.messages
-        found = await self._context.visible_runs_of(exchange.session_id)
-        runs = [run.origin.run_id for run in found if run.origin.parent_run_id is None]
-        for run_id in reversed(runs[: runs.index(exchange.run_id)]):
+        messages = writer.messages
+        for run in reversed(await self._list_earlier_runs()):
             if len(messages) >= MAX_SNAPSHOT_MESSAGES:
                 break
-            transcript = await self._load(run_id, None)
+            transcript = await self._load(run.origin.run_id, None)
             messages = [*make_messages(transcript.items, self._client_tools), *messages]
         latest = messages[-MAX_SNAPSHOT_MESSAGES:]
         return e.encode_event(e.MessagesSnapshot(messages=tuple(adopt_ids(latest, self._wanted.messages))))
+
+    async def _list_earlier_runs(self) -> list[RunRecord]:
+        """Return the runs of the thread before the one of the exchange."""
+        found = await self._context.visible_runs_of(self._exchange.session_id)
+        runs = [run for run in found if run.origin.parent_run_id is None]
+        return list(takewhile(lambda run: run.origin.run_id != self._exchange.run_id, runs))
 
     async def _find_end(self, writer: TranscriptWriter) -> bytes | None:
         """Return the end of the stream, if the run has ended or waits for someone; otherwise None."""

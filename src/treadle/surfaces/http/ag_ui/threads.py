@@ -150,7 +150,7 @@ async def _join(
     known = {run.origin.run_id for run in runs}
     if ticket.run_id in known:  # it was sent before, or went to the run that waits
         return Exchange(ticket.run_id, ticket.session_id, ticket.after, needs_messages=True, asked=asked)
-    lacks = bool(runs) and not _has_seen(runs[-1].origin.run_id, wanted.messages)
+    lacks = bool(runs) and (runs[-1].outcome is None or not _has_seen(runs[-1].origin.run_id, wanted.messages))
     return Exchange(ticket.run_id, ticket.session_id, 0, needs_messages=lacks, asked=asked)
 
 

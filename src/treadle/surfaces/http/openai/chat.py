@@ -66,13 +66,15 @@ async def complete(wanted: Complete, request: ApiRequest) -> ASGIApp:
     act_for_user(request, data.user or data.safety_identifier)
     if data.stream:
         refuse_if_full(request)
-    agent = apply_settings(get_context(request).visible_agent(data.model), _read_settings(data))
+    chosen = await get_context(request).choose_agent(data.model)
+    agent = apply_settings(chosen.spec, _read_settings(data))
     offered = read_tools(data.tools, data.tool_choice)
     turns = [turn for index, message in enumerate(data.messages) for turn in _read_turns(message, index)]
     session_id = await _find_session(data, request)
     turns = await fetch_images(turns, agent.limits.max_attachment_bytes, request, continues=session_id is not None)
     run_request = RunRequest(
         agent=agent,
+        version=chosen.version,
         conversation=build_conversation(turns, "messages", {tool.name for tool in offered.tools}),
         session_id=session_id,
         client_tools=offered.tools,

@@ -8,19 +8,29 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from treadle.domain.errors import InvalidState, Unknown
-from treadle.domain.events import ClientCallRequested, ClientResult, RunQueued
+from treadle.domain.events import CancelRequested, ClientCallRequested, ClientResult, RunQueued
 from treadle.domain.ids import RunId
-from treadle.domain.messages import Image
+from treadle.domain.inert_text import make_inert
+from treadle.domain.messages import Image, Message
 from treadle.domain.runs import RunPart
 from treadle.domain.tools import ToolChoice
 from treadle.operations.context import Context
 from treadle.operations.refusal import Refusal
+from treadle.operations.service import LocalService
 from treadle.ports.journal import RunRecord
 from treadle.surfaces.http.dependencies import ApiRequest, get_context
 from treadle.surfaces.http.openai.call_ids import parse_call_id
-from treadle.surfaces.http.openai.conversation import MadeResult, Turn, find_latest, make_message
+from treadle.surfaces.http.openai.conversation import (
+    ClientConversation,
+    MadeCall,
+    MadeResult,
+    Turn,
+    find_latest,
+    make_message,
+)
 from treadle.surfaces.http.openai.refusals import InvalidParameterValue
 from treadle.surfaces.http.openai.run_answer import RunAnswer, RunRequest, start_run
 
@@ -29,8 +39,10 @@ SUPERSEDED = "the client went on with other tools"
 
 async def answer_request(turns: Sequence[Turn], run_request: RunRequest, request: ApiRequest) -> RunAnswer:
     """Return the run that answers a request: the one that waits for its results, or a new one."""
+    if run_request.follows is not None:
+        _refuse_unknown_calls(turns)
     sent = find_results(turns)
-    if sent is not None and (answer := await deliver_results(sent, run_request, get_context(request))) is not None:
+    if sent is not None and (answer := await deliver_results(sent, run_request, request)) is not None:
         return answer
     return await start_run(run_request, request)
 
@@ -58,8 +70,23 @@ def find_results(turns: Sequence[Turn]) -> SentResults | None:
     return SentResults(found[0].run_id, results, tuple([Turn("user", tuple(parts)) for parts in words if parts]))
 
 
-async def deliver_results(sent: SentResults, run_request: RunRequest, context: Context) -> RunAnswer | None:
-    """Deliver the results and return the run that goes on with them, or None if no run can."""
+def _refuse_unknown_calls(turns: Sequence[Turn]) -> None:
+    """Raise InvalidParameterValue for a result whose call neither Treadle made nor the request contains."""
+    made = {part.call_id for turn in turns for part in turn.parts if isinstance(part, MadeCall)}
+    for turn in find_latest(turns):
+        for part in turn.parts:
+            if isinstance(part, MadeResult) and part.call_id not in made and parse_call_id(part.call_id) is None:
+                raise InvalidParameterValue(
+                    "input",
+                    f"No call has the id `{make_inert(part.call_id)[:80]}`. "
+                    "Send each result with the `call_id` of its call.",
+                )
+
+
+async def deliver_results(sent: SentResults, run_request: RunRequest, request: ApiRequest) -> RunAnswer | None:
+    """Deliver the results and return the run that goes on with them, or None if no run can. If it ends before it
+    receives what the user says in addition, return the run of its session that answers this."""
+    context = get_context(request)
     service = context.service
     try:
         record = await context.readable_run(sent.run_id)
@@ -83,11 +110,11 @@ async def deliver_results(sent: SentResults, run_request: RunRequest, context: C
     except (InvalidState, Unknown, Refusal):
         return None
     after = min(sequences) - 1
-    if not await _deliver_words(sent, after, context):
-        return None
     part = RunPart(sent.run_id, after)
-    until, record = await service.find_part_end(part), await service.run(sent.run_id)
-    if until is None and record.outcome == "cancelled":
+    if not await _deliver_words(sent, after, context):
+        return await start_run(_follow_with_words(sent, part, run_request), request)
+    until = await service.find_part_end(part)
+    if until is None and await _is_cancelled(part, service):
         return None
     return RunAnswer(
         service=service,
@@ -100,6 +127,22 @@ async def deliver_results(sent: SentResults, run_request: RunRequest, context: C
         keeps_running=run_request.keeps_running,
         ignored=run_request.ignored,
     )
+
+
+def _follow_with_words(sent: SentResults, part: RunPart, run_request: RunRequest) -> RunRequest:
+    """Return the request for a run that answers only what the user says in addition."""
+    said = [make_message(turn) for turn in sent.words]
+    message = Message("user", tuple([part for each in said for part in each.parts]))
+    conversation = ClientConversation((), message, run_request.conversation.instructions)
+    return replace(run_request, conversation=conversation, session_id=None, follows=part)
+
+
+async def _is_cancelled(part: RunPart, service: LocalService) -> bool:
+    """Return whether someone has cancelled the run in this part, even if it has not ended yet."""
+    if (await service.run(part.run_id)).outcome == "cancelled":
+        return True
+    events = service.read_stored(part.run_id, part.after)
+    return any([isinstance(event.data, CancelRequested) async for event in events])
 
 
 def _is_same_client(queued: RunQueued, run_request: RunRequest) -> bool:

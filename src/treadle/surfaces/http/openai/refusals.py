@@ -41,7 +41,10 @@ class NoAnswer(Refusal):
     """The agent's own retries are used up. Sending the request again starts another run."""
 
     def __init__(self, run_id: RunId, end: RunEnd) -> None:
-        words = [end.reason or f"The run ended as {end.outcome}.", end.next, f"({run_id}, {end.outcome})"]
+        reason = end.reason or f"The run ended as {end.outcome}."
+        if not reason.endswith((".", "!", "?")):
+            reason += "."
+        words = [reason, end.next, f"({run_id}, {end.outcome})"]
         super().__init__(OUTCOME_STATUS.get(end.outcome, 500), end.outcome, " ".join(filter(None, words)))
 
 

@@ -203,7 +203,7 @@ class InputItems(Struct, frozen=True):
 
 class DeletedResponse(Struct, frozen=True):
     id: str
-    deleted: Literal[True] = True
+    deleted: bool = True
     object: Literal["response"] = "response"
 
 

@@ -48,7 +48,8 @@ async def create_response(wanted: Respond, request: ApiRequest) -> ASGIApp:
     act_for_user(request, data.user or data.safety_identifier)
     if data.stream:
         refuse_if_full(request)
-    agent = apply_settings(get_context(request).visible_agent(data.model), _read_settings(data))
+    chosen = await get_context(request).choose_agent(data.model)
+    agent = apply_settings(chosen.spec, _read_settings(data))
     background, offered = bool(data.background), read_tools(data.tools, data.tool_choice)
     turns = read_turns(data.input, data.instructions)
     session_id, follows = await _find_session(data, request), await _find_followed(data, request)
@@ -60,6 +61,7 @@ async def create_response(wanted: Respond, request: ApiRequest) -> ASGIApp:
     )
     run_request = RunRequest(
         agent=agent,
+        version=chosen.version,
         conversation=build_conversation(turns, "input", {tool.name for tool in offered.tools}),
         session_id=session_id,
         follows=follows,

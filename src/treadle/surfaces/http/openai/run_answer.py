@@ -1,4 +1,4 @@
-"""A run that answers an OpenAI client: started, followed to its end, and cancelled when the client disconnects."""
+"""A run that answers OpenAI clients: started, followed to its end, and cancelled when the last one disconnects."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Sequence
@@ -36,6 +36,7 @@ from treadle.surfaces.http.openai.deltas import (
     Waiting,
 )
 from treadle.surfaces.http.openai.refusals import find_run_failure
+from treadle.surfaces.http.openai.waiting_clients import WaitingClients
 from treadle.surfaces.http.streams import EventStream, Pieces, split_bytes
 
 FIRST_BYTE_SECONDS = 10.0
@@ -56,6 +57,8 @@ class RunRequest(Struct, frozen=True):
 
     agent: AgentSpec
     conversation: ClientConversation
+    version: int | None = None
+    """The version of the agent that the client names; None: the current one."""
     session_id: SessionId | None = None
     """The session to continue; None: a new one, which starts with the conversation."""
     follows: RunPart | None = None
@@ -126,11 +129,11 @@ class RunAnswer:
                     if self.is_settled:
                         return
 
-    async def stop(self) -> None:
-        """Cancel the run if the client no longer waits for it."""
-        if not self.keeps_running and not self.is_settled:
+    async def stop(self, clients: WaitingClients) -> None:
+        """Cancel the run if its client has disconnected before the end, and no other one waits for it."""
+        if not self.keeps_running and not self.is_settled and clients.count(self.run_id) <= 1:
             with suppress(InvalidState):  # it has ended meanwhile
-                await self.service.cancel(self.run_id, "the client that asked for it has gone")
+                await self.service.cancel(self.run_id, "the client has disconnected")
 
     async def _find_wait(self, event: Event, count: "PartCount") -> Called | Waiting | None:
         """Return what the run waits for since an event, if the client or a person has to act."""
@@ -222,6 +225,7 @@ async def start_run(run_request: RunRequest, request: ApiRequest) -> RunAnswer:
     continues = run_request.session_id is not None or run_request.follows is not None
     run = RequestedRun(
         agent=run_request.agent,
+        version=run_request.version,
         message=conversation.latest() if continues else conversation.message,
         session_id=run_request.session_id,
         follows=run_request.follows,
@@ -278,14 +282,16 @@ async def _finish_while_connected(
 ) -> Answer:
     """Return the result of the work while the client is connected. Raise TimeoutError after `seconds`."""
     working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(wait_for_disconnect(request))
+    clients = request.services.waiting_clients
     try:
-        await asyncio.wait((working, leaving), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return working.result()
-        if leaving.done():
-            await answer.stop()
-            raise Refusal(408, "ClientGone", "The client has disconnected.")
-        raise TimeoutError
+        with clients.wait(answer.run_id):
+            await asyncio.wait((working, leaving), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+            if leaving.done():
+                await answer.stop(clients)
+                raise Refusal(408, "ClientGone", "The client has disconnected.")
+            raise TimeoutError
     finally:
         leaving.cancel()
         working.cancel()
@@ -338,7 +344,7 @@ async def stream_answer(
     stream = EventStream(
         _write_pieces(first, batches, writer, answer), split_bytes, request, headers, will_reconnect=False
     )
-    return _CancellingStream(stream, answer)
+    return _CancellingStream(stream, answer, request.services.waiting_clients)
 
 
 async def _shield(first: "asyncio.Future[Sequence[AnswerPiece]]") -> Sequence[AnswerPiece]:
@@ -376,12 +382,13 @@ def write_piece(piece: AnswerPiece, writer: AnswerWriter, run_id: RunId) -> byte
 
 
 class _CancellingStream:
-    """A stream whose run is cancelled when the client disconnects. If the server or the token ends the stream, the
-    run continues."""
+    """A stream whose run is cancelled when the last client disconnects. If the server or the token ends the stream,
+    the run continues."""
 
-    def __init__(self, stream: EventStream[bytes], answer: RunAnswer) -> None:
+    def __init__(self, stream: EventStream[bytes], answer: RunAnswer, clients: WaitingClients) -> None:
         self._stream = stream
         self._answer = answer
+        self._clients = clients
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         has_left = False
@@ -392,6 +399,7 @@ class _CancellingStream:
             has_left = has_left or message["type"] == "http.disconnect"
             return message
 
-        await self._stream(scope, receive_message, send)
-        if has_left:
-            await self._answer.stop()
+        with self._clients.wait(self._answer.run_id):
+            await self._stream(scope, receive_message, send)
+            if has_left:
+                await self._answer.stop(self._clients)
