@@ -48,7 +48,7 @@ class ModeService:
             latest = await read_queued(known.latest_run, self._journal)
             await self.check_auto(latest.agent.name, is_confined=latest.agent.confinement.mode != "off")
         await self._sessions.set_mode(session_id, mode)
-        for run in unfinished:
+        for run in await self._runs.list_unfinished(session_id):  # also those that were queued meanwhile
             draft = self._drafts.make(ModeChanged(mode, by))
             await self._journal.deliver(run.origin.run_id, draft, draft.event_id)
 
