@@ -22,7 +22,7 @@ from treadle.dispatch.pgqueuer import PgQueuerDispatcher
 from treadle.domain.errors import NotClaimable
 from treadle.domain.ids import Instant, RunId
 from treadle.ports.journal import LEASE_SECONDS, Release, Wakes
-from treadle.stores.postgres.connection import connect
+from treadle.stores.postgres.connection import SCHEMA, connect
 from treadle.stores.postgres.driver import open_connection
 from treadle.testing.conformance import dispatcher as conformance
 from treadle.testing.conformance.dispatcher import DispatcherCheck, ListedWakes, ObservedWork
@@ -58,7 +58,7 @@ class OnServer:
         self._clock = HastyClock()
 
     def make(self, wakes: Wakes, worker: str, concurrency: int) -> PgQueuerDispatcher:
-        return PgQueuerDispatcher(partial(connect, self._url), wakes, self._clock, worker, concurrency)
+        return PgQueuerDispatcher(partial(connect, self._url, SCHEMA), wakes, self._clock, worker, concurrency)
 
     def now(self) -> Instant:
         return self._clock.now()
@@ -108,7 +108,9 @@ async def worker(
     async with opened(url, told, ticking) as (journal, _, _):
         process = Worker(journal, told, ticking, IDS, name)
         process.labour, process.ended = ObservedWork(), Counter()
-        process.dispatcher = PgQueuerDispatcher(partial(connect, url), wakes or journal, ticking, name, concurrency)
+        process.dispatcher = PgQueuerDispatcher(
+            partial(connect, url, SCHEMA), wakes or journal, ticking, name, concurrency
+        )
         await process.dispatcher.start(process.work)
         try:
             yield process

@@ -335,6 +335,7 @@ PAGES = {
     "webhooks": "/webhooks",
     "vault": "/vault",
     "tokens": "/tokens",
+    "users": "/users",
     "system": "/system",
     "reference": "/reference",
     "search": "/search?text=module",

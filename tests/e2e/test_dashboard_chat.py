@@ -123,7 +123,7 @@ def test_a_user_with_other_rights_does_not_get_the_pages_of_another(browser: Bro
     board.change_store("UPDATE sign_ins SET created_at = created_at - ?", WEEK)
     page.get_by_label("Access token").fill(made["token"])
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("heading", name="Schedules", level=1)).to_be_visible()
+    expect(page.get_by_role("heading", name="Not allowed")).to_be_visible()
     expect(page.get_by_role("link", name="Vault")).to_have_count(0)
     expect(page.get_by_role("dialog")).to_have_count(0)
     visitor.context.close()

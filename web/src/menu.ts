@@ -67,13 +67,13 @@ export const GROUPS: { title: string; pages: Page[] }[] = [
       {
         path: "schedules",
         title: texts.schedules.title,
-        may: reads,
+        may: administers,
         load: () => import("./pages/Schedules.svelte"),
       },
       {
         path: "inbound-webhooks",
         title: texts.hooks.title,
-        may: reads,
+        may: administers,
         load: () => import("./pages/InboundWebhooks.svelte"),
       },
       {
@@ -89,6 +89,7 @@ export const GROUPS: { title: string; pages: Page[] }[] = [
     pages: [
       { path: "vault", title: texts.vault.title, may: administers, load: () => import("./pages/Vault.svelte") },
       { path: "tokens", title: texts.tokens.title, may: administers, load: () => import("./pages/Tokens.svelte") },
+      { path: "users", title: texts.users.title, may: administers, load: () => import("./pages/Users.svelte") },
       { path: "system", title: texts.system.title, may: reads, load: () => import("./pages/System.svelte") },
       { path: "reference", title: texts.reference.title, may: always, load: () => import("./pages/Reference.svelte") },
     ],

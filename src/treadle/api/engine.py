@@ -62,6 +62,7 @@ from treadle.domain.ids import RunId
 from treadle.domain.permissions import Asker
 from treadle.domain.providers import ApiModeName, ProviderConfig
 from treadle.engine.program import HostProgram, MakeDeps
+from treadle.home.system_facts import HomeTasks
 from treadle.models.registry import ModelRegistry
 from treadle.operations.context import Context
 from treadle.operations.event_source import follow_without_resets
@@ -169,7 +170,7 @@ class Engine(RunMethods):
             share=share,
             deps=deps,
             make_deps=make_deps,
-            examine=_examine,
+            home_tasks=HOME_TASKS,
         )
         self._config = replace(config, announces_resumed=True)
         if config.mcp is not None:
@@ -878,6 +879,15 @@ async def _examine(home: Home, is_offline: bool) -> Sequence[DoctorFinding]:
     return await examine(home, offline=is_offline)
 
 
+def _back_up(home: Home, file: Path) -> None:
+    from treadle.backup.home_backup import back_up  # seldom used
+
+    back_up(home, file, replace=False)
+
+
+HOME_TASKS = HomeTasks(_examine, _back_up)
+
+
 def create_engine(
     database: str | None = None,
     *,
@@ -889,7 +899,7 @@ def create_engine(
 ) -> "HostedEngine":
     """Return an engine for a server, a worker, a command or a test, which control more than a program does."""
     config = configure_engine(
-        database, home, clock=clock, ids=ids, telemetry=telemetry, share=share, examine=_examine
+        database, home, clock=clock, ids=ids, telemetry=telemetry, share=share, home_tasks=HOME_TASKS
     )
     return HostedEngine(config)
 

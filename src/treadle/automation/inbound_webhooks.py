@@ -141,13 +141,14 @@ class InboundWebhookReceiver:
             session_id=derive_session(hook, payload),
             plain=True,
             user=hook.owner,
+            metadata={"webhook": hook.hook_id},
         )
         because = WebhookReceived(hook.hook_id, message_id, len(signed.body))
         return await start_here(self._service, run, key, because)
 
 
 def secret_name(hook_id: str) -> str:
-    """Return the vault name of the secret of an inbound or outbound webhook, also for an unknown id."""
+    """Return the vault name of the secret of an inbound or outbound webhook, even for an unknown id."""
     prefix, _, rest = hook_id.partition("_")
     kind = "WEBHOOK" if prefix == "whk" else "HOOK"
     is_ours = len(rest) == 32 and rest.isascii() and rest.isalnum()

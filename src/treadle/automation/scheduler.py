@@ -142,6 +142,7 @@ class Scheduler:
             session_id=schedule.session_id,
             plain=True,
             user=schedule.owner,
+            metadata={"schedule": schedule.schedule_id},
         )
         try:
             ticket = await start_here(self._service, run, key, because)

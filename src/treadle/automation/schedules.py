@@ -1,13 +1,13 @@
 """Management of schedules."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.channels import ChannelConfig, find_recipient
 from treadle.domain.errors import UnknownSchedule, UsageError
-from treadle.domain.ids import SessionId
+from treadle.domain.ids import Instant, SessionId
 from treadle.domain.schedules import Schedule, ScheduleId, Timing
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.operations.automation import NewSchedule, ScheduleView
@@ -15,6 +15,7 @@ from treadle.operations.schemas import maybe, moment
 from treadle.ports.automation import Schedules
 from treadle.ports.clock import Clock, Ids
 
+UPCOMING_TICKS = 5
 NotifyChange = Callable[[], None]
 """Called after a change, so that the scheduler or sender polls now."""
 
@@ -106,6 +107,15 @@ class ScheduleRegistry:
             )
 
 
+def _list_upcoming(schedule: Schedule) -> Iterator[Instant]:
+    at = None if schedule.paused else schedule.next_at
+    for _ in range(UPCOMING_TICKS):
+        if at is None:
+            return
+        yield at
+        at = schedule.timing.after(at)
+
+
 def to_schedule_view(schedule: Schedule) -> ScheduleView:
     timing = schedule.timing
     return ScheduleView(
@@ -119,6 +129,7 @@ def to_schedule_view(schedule: Schedule) -> ScheduleView:
         is_heartbeat=schedule.is_heartbeat,
         paused=schedule.paused,
         next_at=None if schedule.paused else maybe(schedule.next_at),
+        upcoming=tuple(map(moment, _list_upcoming(schedule))),
         fired_at=maybe(schedule.fired_at),
         run_id=schedule.run_id,
         problem=schedule.problem,

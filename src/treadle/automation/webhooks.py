@@ -66,10 +66,14 @@ class WebhookRegistry:
         await self._secrets.put(secret_name(webhook.webhook_id), secret)
         await self._webhooks.add(webhook)
         self._notify_change()
-        return make_view(NewWebhookView, webhook, secret=secret)
+        return make_view(NewWebhookView, webhook, secret=secret, dead_letters=0)
 
     async def list(self) -> Sequence[WebhookView]:
-        return [make_view(WebhookView, webhook) for webhook in await self._webhooks.list()]
+        letters = await self._letters.count_letters()
+        return [
+            make_view(WebhookView, webhook, dead_letters=letters.get(webhook.webhook_id, 0))
+            for webhook in await self._webhooks.list()
+        ]
 
     async def remove(self, webhook_id: WebhookId) -> None:
         if not await self._webhooks.remove(webhook_id):

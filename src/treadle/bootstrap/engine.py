@@ -444,7 +444,7 @@ def _context(
             database,
             stores.overview,
             config.models,
-            config.examine,
+            config.home_tasks,
             config.time_of_day.now(),
         ),
         skills=HomeSkills(config.home.path),

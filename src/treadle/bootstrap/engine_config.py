@@ -11,7 +11,7 @@ from treadle.domain.writable_places import EnginePlaces
 from treadle.engine.program import HostProgram
 from treadle.home.mcp import HomeMcp
 from treadle.home.run_places import RunPlaces
-from treadle.home.system_facts import Examination
+from treadle.home.system_facts import HomeTasks
 from treadle.models.registry import ModelRegistry
 from treadle.ports.agent_context import AgentContext
 from treadle.ports.clock import Clock, Ids
@@ -44,7 +44,7 @@ class EngineConfig:
     """The places from which this process loads code."""
     run_places: RunPlaces
     """The places that its runs can write."""
-    examine: Examination
+    home_tasks: HomeTasks
     """The self-check of the home."""
     database: str | None = None
     """The URL of the database; None for that of the home."""

@@ -16,7 +16,7 @@ from treadle.home.mcp import HomeMcp
 from treadle.home.model_registry import make_model_registry
 from treadle.home.run_places import RunPlaces
 from treadle.home.sendable_files import SendableFiles
-from treadle.home.system_facts import Examination
+from treadle.home.system_facts import HomeTasks
 from treadle.models.registry import ModelRegistry
 from treadle.ports.clock import Clock, Ids
 from treadle.sandbox.commands import ShellCommands
@@ -42,7 +42,7 @@ def configure_engine(
     share: WorkerShare = ALL,
     deps: Any = None,
     make_deps: MakeDeps | None = None,
-    examine: Examination,
+    home_tasks: HomeTasks,
 ) -> EngineConfig:
     """Return the configuration of an engine on a database, by default on that of the home."""
     home = (home or Home.from_environment(os.environ)).with_live_config()
@@ -77,7 +77,7 @@ def configure_engine(
         commands=commands,
         places=places,
         run_places=run_places,
-        examine=examine,
+        home_tasks=home_tasks,
         database=database,
         telemetry=None if telemetry is None else _make_telemetry(telemetry, home, models, vault, steady_clock, mcp),
         credits_per_dollar=config.credits.per_dollar,

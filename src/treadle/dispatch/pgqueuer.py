@@ -8,7 +8,7 @@ costs one extra check, because the sweep finds runnable runs without an owner, e
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -20,6 +20,7 @@ from pgqueuer.ports.repository import EntrypointExecutionParameter
 
 from treadle.dispatch.local import LocalDispatcher
 from treadle.domain.ids import Instant, RunId
+from treadle.domain.version import VERSION
 from treadle.ports.clock import Clock
 from treadle.ports.dispatcher import Work
 from treadle.ports.journal import LEASE_SECONDS, Wakes
@@ -40,8 +41,8 @@ SESSION_SETTINGS = "SET synchronous_commit = off; SET plan_cache_mode = force_ge
 """A job that reappears after a crash only causes an extra check, and planning the dequeue query takes longer than
 running it."""
 
-Connect = Callable[[], Awaitable[Any]]
-"""Opens an asyncpg connection with Treadle's schema on its search path."""
+Connect = Callable[[Mapping[str, str]], Awaitable[Any]]
+"""Opens an asyncpg connection with Treadle's schema on its search path, and with additional settings."""
 
 
 class _Driver(AsyncpgDriver):
@@ -103,6 +104,7 @@ class PgQueuerDispatcher:
     def __init__(self, connect: Connect, wakes: Wakes, clock: Clock, worker: str, concurrency: int = 1000) -> None:
         self._connect = connect
         self._clock = clock
+        self._application = name_connection(worker, concurrency)
         self._here = LocalDispatcher(wakes, clock, worker, concurrency)
         self._manager: QueueManager | None = None
         self._supervising: asyncio.Task[None] | None = None
@@ -156,7 +158,7 @@ class PgQueuerDispatcher:
                 pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
     async def _take_jobs(self) -> None:
-        connection = await self._connect()
+        connection = await self._connect({"application_name": self._application})
         try:
             await self._run_queue_manager(connection)
         finally:  # before any await, which a cancelled task would not reach
@@ -190,6 +192,13 @@ class PgQueuerDispatcher:
         finally:
             log_cleaner.cancel()
             await asyncio.gather(log_cleaner, return_exceptions=True)
+
+
+def name_connection(worker: str, places: int) -> str:
+    """Return the name of a worker's connection, by which others know that it is there: PostgreSQL lists connections
+    with their names and forgets them when their processes end. The first 63 characters count."""
+    place, _, mark = worker.rpartition(":")
+    return f"treadle-worker {VERSION} {places} {mark} {'_'.join(place.split())}"
 
 
 async def _clear_log(jobs: Queries) -> None:

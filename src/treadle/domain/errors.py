@@ -16,6 +16,7 @@
     │   │   ├── UnknownMemory
     │   │   ├── UnknownToken
     │   │   ├── UnknownSchedule
+    │   │   ├── UnknownBackup
     │   │   ├── UnknownChannel
     │   │   ├── UnknownHook
     │   │   └── UnknownWebhook
@@ -134,6 +135,10 @@ class UnknownToken(Unknown):
 
 class UnknownSchedule(Unknown):
     """The schedule does not exist."""
+
+
+class UnknownBackup(Unknown):
+    """The backup does not exist."""
 
 
 class UnknownChannel(Unknown):

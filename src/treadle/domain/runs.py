@@ -151,6 +151,8 @@ class RunFacts(Struct, frozen=True, omit_defaults=True):
     model_calls: int = 0
     model_ms: int = 0
     """Time that was spent in the model."""
+    tool_ms: int = 0
+    """Time that was spent in tools."""
     unpriced_calls: int = 0
     """Calls of models without a known price."""
     score: float | None = None

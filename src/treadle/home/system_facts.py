@@ -3,12 +3,15 @@
 import os
 import platform
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
 from treadle.domain.ids import Instant
 from treadle.domain.version import VERSION
+from treadle.home.backup_folder import BackUp, BackupFolder
 from treadle.operations.schemas import make_view, moment
 from treadle.operations.system_facts import DoctorFinding, ModelView, SystemInfo, WorkerView
 from treadle.ports.overview import Overview
@@ -21,6 +24,13 @@ Examination = Callable[[Home, bool], Awaitable[Sequence[DoctorFinding]]]
 """The self-check of a home. The second argument says whether no provider is asked."""
 
 
+class HomeTasks(NamedTuple):
+    """Work on a whole home that an engine does when it is asked for."""
+
+    examine: Examination
+    back_up: BackUp
+
+
 class HomeSystem:
     """Implements `operations.system_facts.SystemFacts`."""
 
@@ -30,14 +40,15 @@ class HomeSystem:
         database: str,
         overview: Overview,
         models: "ModelRegistry",
-        examine: Examination,
+        tasks: HomeTasks,
         now: Instant,
     ) -> None:
         self._home = home
         self._database = database
         self._overview = overview
         self._models = models
-        self._examine = examine
+        self._examine = tasks.examine
+        self.backups = BackupFolder(home, tasks.back_up)
         self._started_at = now
 
     def info(self) -> SystemInfo:
@@ -56,8 +67,11 @@ class HomeSystem:
         return await self._examine(self._home, offline)
 
     async def workers(self) -> Sequence[WorkerView]:
-        found = await self._overview.workers()
-        return [make_view(WorkerView, each) for each in found]
+        found = [make_view(WorkerView, each) for each in await self._overview.workers()]
+        if is_postgres(self._database):
+            return found
+        here = found or [WorkerView(f"{os.uname().nodename}:{os.getpid()}", 0, None)]
+        return [replace(each, version=VERSION, connected_at=moment(self._started_at)) for each in here]
 
     async def models(self, *, probe: bool) -> Sequence[ModelView]:
         from treadle.home.model_list import list_models

@@ -48,6 +48,8 @@ class ScheduleView(Struct, frozen=True):
     """The schedule is defined in the file of the agent and is changed there."""
     paused: bool
     next_at: datetime | None
+    upcoming: tuple[datetime, ...]
+    """The next five ticks, `next_at` first. Empty while it is paused."""
     fired_at: datetime | None
     run_id: RunId | None
     """The latest run."""
@@ -151,6 +153,9 @@ class NewWebhook(Struct, frozen=True, forbid_unknown_fields=True):
 
 class WebhookView(WebhookFields[datetime], frozen=True):
     """A webhook, without its secret."""
+
+    dead_letters: int = 0
+    """Events that were given up."""
 
 
 class NewWebhookView(WebhookView, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from treadle.domain.events import WaitReason
 from treadle.domain.runs import Status
 from treadle.operations.context import Context
 from treadle.operations.operation import Operation
+from treadle.operations.percentiles import Percentiles, find_percentiles
 from treadle.operations.runs import RunView, run_view
 from treadle.operations.schemas import moment
 from treadle.ports.journal import RunFilter, RunOrder, RunRecord, RunSums
@@ -22,13 +23,6 @@ SAMPLE = 2_000
 """The latest runs of the period from which percentiles and error rates are computed."""
 MAX_WAITING = 1_000
 DAY = timedelta(days=1)
-
-
-class Percentiles(Struct, frozen=True):
-    """How long something took, in milliseconds."""
-
-    p50: int
-    p95: int
 
 
 class AgentFigures(Struct, frozen=True):
@@ -178,14 +172,6 @@ def _group(pairs: Iterable[tuple[str, RunRecord]]) -> dict[str, list[RunRecord]]
     for name, run in pairs:
         groups.setdefault(name, []).append(run)
     return groups
-
-
-def find_percentiles(values: Sequence[int]) -> Percentiles | None:
-    """Return percentiles of a sample; None if it is empty."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    return Percentiles(ordered[len(ordered) // 2], ordered[min(len(ordered) - 1, len(ordered) * 95 // 100)])
 
 
 def _view(records: Iterable[RunRecord]) -> tuple[RunView, ...]:

@@ -86,6 +86,8 @@ class SignInService:
         if sign_in is not None and found is not None and now - sign_in.used_at >= TOUCH_SECONDS:
             await self._store.touch(sign_in.sign_in_id, now)
             self._known.pop(digest, None)
+            if sign_in.token is not None:
+                self._tokens.note_use(sign_in.token, now)
         return found
 
     async def end(self, cookie: str) -> None:

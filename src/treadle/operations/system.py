@@ -9,7 +9,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.operations.context import Context
 from treadle.operations.operation import NoParameters, Operation
 from treadle.operations.schemas import Page
-from treadle.operations.system_facts import DoctorFinding, ModelView, SystemInfo, WorkerView
+from treadle.operations.system_facts import BackupView, DoctorFinding, ModelView, SystemInfo, WorkerView
 
 
 class GuardView(Struct, frozen=True):
@@ -36,8 +36,27 @@ class ListModels(Struct, frozen=True, forbid_unknown_fields=True):
     probe: Annotated[bool, Meta(description="Also ask the providers for the models that they offer.")] = False
 
 
+class OneBackup(Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+
+
 # ── Operations ─────────────────────────────────────────────────────────────────────────────────────
 
+BACKUPS = Operation(
+    "system.backups", "GET", "/v1/backups", scope="admin", request=NoParameters, response=Page[BackupView]
+)
+BACK_UP = Operation(
+    "system.back_up", "POST", "/v1/backups", scope="admin", request=NoParameters, response=BackupView, status=201
+)
+REMOVE_BACKUP = Operation(
+    "system.remove_backup",
+    "DELETE",
+    "/v1/backups/{name}",
+    scope="admin",
+    request=OneBackup,
+    response=type(None),
+    errors=(404,),
+)
 INFO = Operation("system.info", "GET", "/v1/system", scope="read", request=NoParameters, response=SystemInfo)
 DOCTOR = Operation(
     "system.doctor", "GET", "/v1/system/doctor", scope="admin", request=RunDoctor, response=Page[DoctorFinding]
@@ -80,7 +99,9 @@ async def run_doctor(context: Context, request: RunDoctor) -> Page[DoctorFinding
 
 @WORKERS.handler
 async def list_workers(context: Context, request: NoParameters) -> Page[WorkerView]:
-    """List the workers that own runs now."""
+    """List the workers that own runs or wait for some.
+
+    With their version and load. On SQLite, the process that owns the home is the only worker."""
     return Page(tuple(await context.system.workers()))
 
 
@@ -96,6 +117,28 @@ async def list_models(context: Context, request: ListModels) -> Page[ModelView]:
 
     Without `probe`, no provider is asked."""
     return Page(tuple(await context.system.models(probe=request.probe)))
+
+
+@BACKUPS.handler
+async def list_backups(context: Context, request: NoParameters) -> Page[BackupView]:
+    """List the backups that were made over the API.
+
+    The newest first. They are in the folder `backups` of the home."""
+    return Page(tuple(await context.system.backups.list()))
+
+
+@BACK_UP.handler
+async def back_up(context: Context, request: NoParameters) -> BackupView:
+    """Back up the home to a file in its folder `backups`, and verify it.
+
+    Everything else continues. The vault in it is encrypted, and its key is not part of the backup."""
+    return await context.system.backups.make(context.now())
+
+
+@REMOVE_BACKUP.handler
+async def remove_backup(context: Context, request: OneBackup) -> None:
+    """Remove a backup."""
+    await context.system.backups.remove(request.name)
 
 
 def describe_guards(agent: AgentSpec) -> tuple[GuardView, ...]:

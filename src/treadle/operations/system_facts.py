@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
+from treadle.domain.ids import Instant
 from treadle.ports.overview import WorkerFields
 
 ProcessState = Literal["starting", "ready", "leaving"]
@@ -61,7 +62,7 @@ class DoctorFinding(Struct, frozen=True):
 
 
 class WorkerView(WorkerFields[datetime], frozen=True):
-    """A worker that owns runs now."""
+    """A worker that is connected or owns runs now."""
 
 
 ModelKind = Literal["alias", "configured", "listed"]
@@ -89,8 +90,33 @@ class ModelView(Struct, frozen=True):
     """Why it cannot be used."""
 
 
+class BackupView(Struct, frozen=True):
+    """A backup of the home, in the folder `backups` of the home. `treadle restore FILE` restores it."""
+
+    name: str
+    path: str
+    """The file on the machine of the server."""
+    made_at: datetime
+    bytes: int
+
+
+class Backups(Protocol):
+    """The backups in the folder of a home."""
+
+    async def make(self, now: Instant) -> BackupView: ...
+
+    async def list(self) -> Sequence[BackupView]:
+        """Return the backups, the newest first."""
+        ...
+
+    async def remove(self, name: str) -> None: ...
+
+
 class SystemFacts(Protocol):
     """What a process knows about itself, its home and its store."""
+
+    @property
+    def backups(self) -> Backups: ...
 
     def info(self) -> SystemInfo: ...
 

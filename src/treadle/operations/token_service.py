@@ -30,6 +30,8 @@ SECRET_BYTES = 32
 FRESH_SECONDS = 2.0
 """How long a lookup is cached. Another process may have revoked the token in the meantime."""
 MAX_CACHED_TOKENS = 10_000
+USE_SECONDS = 60.0
+"""How often the use of a token is recorded."""
 
 
 class CreatedToken(Struct, frozen=True):
@@ -60,6 +62,9 @@ class TokenService:
         self._clock = clock
         self._ids = ids
         self._known: dict[bytes, tuple[float, TokenRecord]] = {}
+        self._used: dict[TokenId, Instant] = {}
+        """When the use of a token was last recorded here."""
+        self._touching: set[asyncio.Task[None]] = set()
         self._streams: dict[TokenId, tuple[bytes, set[Callable[[], None]]]] = {}
         self._watcher: asyncio.Task[None] | None = None
         self.changes: AccessChanges = OwnAccessChanges()
@@ -107,8 +112,29 @@ class TokenService:
         """Return the principal of a token; None if the token is unknown, expired or revoked."""
         if not secret.startswith(PREFIX):
             return None
-        record = await self._record(_digest(secret))
-        return record.principal if record is not None and record.is_valid(self._clock.now()) else None
+        record, now = await self._record(_digest(secret)), self._clock.now()
+        if record is None or not record.is_valid(now):
+            return None
+        self.note_use(record, now)
+        return record.principal
+
+    def note_use(self, record: TokenRecord, now: Instant) -> None:
+        """Record the use of a token, at most once per minute. The request does not wait for it."""
+        last = max(record.last_used_at or 0.0, self._used.get(record.token_id, 0.0))
+        if 0.0 <= now - last < USE_SECONDS:
+            return
+        if len(self._used) >= MAX_CACHED_TOKENS:
+            self._used.clear()
+        self._used[record.token_id] = now
+        task = asyncio.create_task(self._touch(record.token_id, now), name="treadle-token-use")
+        self._touching.add(task)
+        task.add_done_callback(self._touching.discard)
+
+    async def _touch(self, token_id: TokenId, at: Instant) -> None:
+        try:
+            await self._tokens.touch(token_id, at)
+        except StoreError as error:
+            logger.warning("the use of %s was not recorded: %s", token_id, error)
 
     async def revoke(self, token_id: TokenId) -> None:
         """Revoke a token, immediately and permanently. Its streams are closed."""
@@ -180,6 +206,7 @@ class TokenService:
     async def close(self) -> None:
         if self._watcher is not None:
             self._watcher.cancel()
+        await asyncio.gather(*self._touching)
 
     async def _record(self, digest: bytes) -> TokenRecord | None:
         now = self._clock.monotonic()

@@ -30,6 +30,8 @@ class TokenView(Struct, frozen=True):
     visibility: Visibility
     multi_user: bool = False
     """It serves several people, and acts for the one that a request names."""
+    last_used_at: datetime | None = None
+    """When it was last used, to the minute; null: never."""
 
 
 class NewTokenView(TokenView, frozen=True, kw_only=True):

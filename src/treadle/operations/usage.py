@@ -73,8 +73,8 @@ async def find_usage(accounts: Accounts, query: UsageQuery) -> list[Used]:
     """Return usage records, earliest day first. Raise UsageError for an invalid day."""
     wanted = UsageFilter(
         agents=query.agents,
-        since=_parse_day(query.since, "since"),
-        until=_parse_day(query.until, "until"),
+        since=parse_day(query.since, "since"),
+        until=parse_day(query.until, "until"),
         token=query.token,
         owners=query.owners,
         tags=query.tags,
@@ -126,7 +126,7 @@ def _list_keys(used: Used, by: UsageKey) -> tuple[str, ...]:
             return used.tags or ("",)
 
 
-def _parse_day(day: str | None, name: str) -> int | None:
+def parse_day(day: str | None, name: str) -> int | None:
     """Return a day as the number of days since 1970-01-01. Raise UsageError if it is invalid."""
     if day is None:
         return None

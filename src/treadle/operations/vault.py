@@ -1,6 +1,7 @@
 """Secrets: stored, granted to agents and tools, removed. A value is never returned."""
 
 import asyncio
+import re
 from datetime import datetime
 from typing import Annotated
 
@@ -12,6 +13,8 @@ from treadle.operations.operation import NoParameters, Operation
 from treadle.operations.schemas import Page, moment
 
 EVERY_TOOL = "*"
+_WEBHOOK_SECRET = re.compile(r"(?:WEB)?HOOK_[0-9A-Za-z]{32}")
+"""The names that `automation` gives to the secrets of webhooks."""
 
 
 class SecretGrantView(Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,6 +31,8 @@ class SecretView(Struct, frozen=True):
     grants: tuple[SecretGrantView, ...]
     created: datetime
     changed: datetime
+    is_of_webhook: bool = False
+    """Webhooks are signed with it. It is created, changed and removed with its webhook."""
 
 
 class PutSecret(Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,4 +85,10 @@ async def remove_secret(context: Context, request: RemoveSecret) -> None:
 
 def secret_view(secret: StoredSecret) -> SecretView:
     grants = tuple(SecretGrantView(grant.agent, grant.tool) for grant in secret.grants)
-    return SecretView(secret.name, grants, moment(secret.created), moment(secret.changed))
+    return SecretView(
+        name=secret.name,
+        grants=grants,
+        created=moment(secret.created),
+        changed=moment(secret.changed),
+        is_of_webhook=_WEBHOOK_SECRET.fullmatch(secret.name) is not None,
+    )

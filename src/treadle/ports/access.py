@@ -62,6 +62,8 @@ class TokenRecord(Struct, frozen=True):
     visibility: Visibility = "all"
     multi_user: bool = False
     """It serves several people, and acts for the one that a request names."""
+    last_used_at: Instant | None = None
+    """Null: never. A use within a minute after another one is not recorded."""
 
     @property
     def user(self) -> UserId:
@@ -105,6 +107,10 @@ class Tokens(Protocol):
 
     async def revoke(self, token_id: TokenId, at: Instant) -> bool:
         """Revoke a token. Return False if it does not exist or is revoked already."""
+        ...
+
+    async def touch(self, token_id: TokenId, at: Instant) -> None:
+        """Record that a token was used. The latest use is stored."""
         ...
 
 

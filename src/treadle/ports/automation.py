@@ -1,6 +1,6 @@
 """Storage of schedules, inbound webhooks and webhooks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -76,6 +76,10 @@ class Webhooks(Protocol):
 class DeadLetters(Protocol):
     async def list_letters(self, webhook_id: WebhookId) -> Sequence[DeadLetter]:
         """Return the dead letters of a webhook, oldest first."""
+        ...
+
+    async def count_letters(self) -> Mapping[WebhookId, int]:
+        """Return the number of dead letters of each webhook that has some."""
         ...
 
     async def queue(self, webhook_id: WebhookId, event_id: EventId | None) -> int:

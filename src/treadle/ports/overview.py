@@ -38,12 +38,20 @@ class FoundEvents(Struct, frozen=True):
 
 
 class WorkerFields(Struct, Generic[Time], frozen=True):
-    """A worker that owns runs now."""
+    """A worker that is connected or owns runs now."""
 
     worker: str
+    """Its host, process and a mark of its own."""
     runs: int
+    """The runs that it executes now."""
     lease_until: Time | None
-    """When the first of its leases expires unless it is renewed."""
+    """When the first of its leases expires unless it is renewed. Null if it owns no run."""
+    version: str = ""
+    """The version of Treadle; empty if it is not connected or not known."""
+    places: int | None = None
+    """The most runs that it executes at a time. Null if it is not known."""
+    connected_at: Time | None = None
+    """Null if it is not connected: its runs go to another worker when their leases have expired."""
 
 
 class WorkerLease(WorkerFields[Instant], frozen=True):
@@ -62,7 +70,7 @@ class Overview(Protocol):
         ...
 
     async def workers(self) -> Sequence[WorkerLease]:
-        """Return the workers that own runs, by name."""
+        """Return the workers that own runs or wait for some, by name."""
         ...
 
 

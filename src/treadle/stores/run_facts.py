@@ -69,6 +69,7 @@ def make_final_facts(end: RunEnd, model: str = "") -> RunFacts:
         tool_calls=used.actions,
         model_calls=used.model_calls,
         model_ms=used.model_ms,
+        tool_ms=used.tool_ms,
         unpriced_calls=used.unpriced_calls,
         score=end.score,
         reason="" if end.status == "completed" else summarize_message(end.reason),

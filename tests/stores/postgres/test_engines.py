@@ -1,6 +1,7 @@
 """Several engines on one database, as in several processes."""
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
@@ -23,7 +24,9 @@ from treadle.dispatch import local
 from treadle.doctor.examination import examine
 from treadle.domain.errors import UsageError
 from treadle.domain.events import Token
+from treadle.domain.version import VERSION
 from treadle.engine.client_wait import LINGER_SECONDS
+from treadle.operations.system_facts import WorkerView
 from treadle.ports.access import CreateToken
 from treadle.ports.model import Model
 from treadle.telemetry.settings import Telemetry
@@ -167,6 +170,24 @@ def _runs(of: HostedEngine) -> dict[str, float]:
     found = numbers(of).items()
     sums = {name: sum(value for (each, _), value in found if each == name) for name in counted}
     return {name: value for name, value in sums.items() if value}
+
+
+async def test_workers_are_listed_while_they_are_connected(url: str, tmp_path: Path) -> None:
+    """Idle ones too, with their version and places; not the processes that execute nothing."""
+
+    async def list_idle(here: HostedEngine, wanted: int) -> list[WorkerView]:
+        while True:
+            found = [each for each in await here.context.system.workers() if each.connected_at is not None]
+            if len(found) == wanted:
+                return found
+
+    async with engine(url, tmp_path, share=NOTHING) as here:
+        assert await list_idle(here, 0) == []
+        async with engine(url, tmp_path, share=WorkerShare(7)):
+            [found] = await list_idle(here, 1)
+            assert (found.runs, found.lease_until, found.version, found.places) == (0, None, VERSION, 7)
+            assert found.worker.split(":")[1] == str(os.getpid())
+        assert await list_idle(here, 0) == []
 
 
 def test_a_backup_is_left_to_the_tools_of_the_server(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.fake_endpoint import Answer, Behaviour, Request, calls, fragment, says
 from tests.surfaces.http.served_home import serve_home
-from treadle.operations.overview import Percentiles, find_percentiles
+from treadle.operations.percentiles import Percentiles, find_percentiles
 
 NOT_FOUND = Answer(
     [b'{"error": {"message": "no such model"}}'], 404, {"Content-Type": "application/json"}, framing="length"

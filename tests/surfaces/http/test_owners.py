@@ -193,6 +193,8 @@ OF_NOBODY = {
 }
 """Routes that tell nothing of any user; what comes to a hook is signed."""
 LISTS = {
+    "GET /v1/usage/speed",
+    "GET /v1/usage/quotas",
     "GET /v1/runs",
     "GET /v1/sessions",
     "GET /v1/approvals",
@@ -297,6 +299,8 @@ async def test_lists_leave_out_data_of_other_users(tmp_path: Path) -> None:
             "/v1/memory": ("", "?agent=keen", f"?agent=keen&query=dog%20{CANARY}"),
             "/v1/search": (f"?text={CANARY}", "?text=Hello"),
             "/v1/usage/series": ("?by=token", "?by=agent", ""),
+            "/v1/usage/speed": ("?by=agent", "?by=model"),
+            "/v1/usage/quotas": ("",),
             "/v1/usage": ("?by=token", "?by=agent", "?by=day", "?by=model"),
         }
         assert {f"GET {path}" for path in filters} == LISTS
@@ -306,7 +310,7 @@ async def test_lists_leave_out_data_of_other_users(tmp_path: Path) -> None:
                 assert reply.status == 200, reply
                 told = reply.body.decode()
                 assert not any(each in told for each in (CANARY, *theirs[:3])), (path, query)
-                if path == "/v1/usage":
+                if path in ("/v1/usage", "/v1/usage/speed"):
                     assert sum(line["runs"] for line in reply.json["items"]) == 1
         runs = (await server.ask("GET", "/v1/runs", token=bob)).json["items"]
         assert [run["run_id"] for run in runs] == [own["run_id"]]

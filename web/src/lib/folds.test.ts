@@ -6,7 +6,6 @@ import type { LiveEvent } from "./live_protocol";
 import { describeRule } from "./rules";
 import { patchRun } from "./run_patch";
 import { FrameReader } from "./sse";
-import { buildSeries } from "./usage_series";
 import { Waterfall } from "./waterfall";
 
 type DataOf<Type extends LiveEvent["type"]> = Partial<Extract<LiveEvent, { type: Type }>["data"]>;
@@ -152,10 +151,5 @@ describe("numbers", () => {
       "4.8 MB",
       "run_…3c4642b9",
     ]);
-  });
-  it("fill days without usage with zero", () => {
-    const now = Date.parse("2026-11-16T12:00:00Z");
-    const made = buildSeries([{ start: "2026-11-15T00:00:00Z", key: "a", used: 3 }], 3, (used) => used, now);
-    expect(made.series[0]?.values).toEqual([0, 3, 0]);
   });
 });

@@ -121,7 +121,8 @@ TABLES = (
     ),
     _table(
         "tokens",
-        "token_id name digest scopes agents quotas created_at expires_at revoked_at owner visibility multi_user",
+        "token_id name digest scopes agents quotas created_at expires_at revoked_at owner visibility multi_user "
+        "last_used_at",
         "token_id",
         converters={"multi_user": bool},
     ),

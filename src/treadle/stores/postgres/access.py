@@ -51,6 +51,9 @@ class PostgresTokens:
     async def revoke(self, token_id: TokenId, at: Instant) -> bool:
         return await self._database.row("revoke_token", token_id, at) is not None
 
+    async def touch(self, token_id: TokenId, at: Instant) -> None:
+        await self._database.rows("touch_token", token_id, at)
+
 
 class PostgresRequests:
     """Implements `ports.access.IdempotencyStore` for all processes."""
@@ -79,7 +82,8 @@ def _text(value: object) -> str | None:
 
 
 def to_token_record(row: PostgresRow | Sequence[Any]) -> TokenRecord:
-    token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user = row
+    token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility, *more = row
+    multi_user, last_used_at = more
     return TokenRecord(
         token_id=token_id,
         name=unescape_nul(name),
@@ -92,4 +96,5 @@ def to_token_record(row: PostgresRow | Sequence[Any]) -> TokenRecord:
         owner=owner,
         visibility=visibility,
         multi_user=bool(multi_user),
+        last_used_at=last_used_at,
     )

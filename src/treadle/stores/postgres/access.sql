@@ -4,18 +4,23 @@ INSERT INTO tokens (token_id, name, digest, scopes, agents, quotas, created_at, 
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (token_id) DO NOTHING;
 
 -- name: token_by_digest
-SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user
+SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user,
+       last_used_at
 FROM tokens WHERE digest = $1;
 
 -- name: token_digest
 SELECT digest FROM tokens WHERE token_id = $1;
 
 -- name: tokens
-SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user FROM tokens
-ORDER BY created_at, token_id;
+SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user,
+       last_used_at
+FROM tokens ORDER BY created_at, token_id;
 
 -- name: revoke_token
 UPDATE tokens SET revoked_at = $2 WHERE token_id = $1 AND (revoked_at IS NULL OR revoked_at = $2) RETURNING token_id;
+
+-- name: touch_token
+UPDATE tokens SET last_used_at = $2 WHERE token_id = $1 AND (last_used_at IS NULL OR last_used_at < $2);
 
 -- name: begin_request
 WITH made AS (
@@ -38,7 +43,8 @@ ON CONFLICT (sign_in_id) DO NOTHING;
 
 -- name: sign_in_by_digest
 SELECT sign_in_id, sign_ins.token_id, sign_ins.created_at, used_at,
-       tokens.token_id, name, scopes, agents, tokens.created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user
+       tokens.token_id, name, scopes, agents, tokens.created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user,
+       last_used_at
 FROM sign_ins LEFT JOIN tokens ON tokens.token_id = sign_ins.token_id WHERE sign_ins.digest = $1;
 
 -- name: use_sign_in

@@ -1,6 +1,6 @@
 """Schedules, inbound webhooks and webhooks on PostgreSQL."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -125,6 +125,9 @@ class PostgresWebhooks:
 
     async def list_letters(self, webhook_id: WebhookId) -> Sequence[DeadLetter]:
         return [_to_dead_letter(row) for row in await self._database.rows("dead_letters", webhook_id)]
+
+    async def count_letters(self) -> Mapping[WebhookId, int]:
+        return {row[0]: row[1] for row in await self._database.rows("count_dead_letters")}
 
     async def queue(self, webhook_id: WebhookId, event_id: EventId | None) -> int:
         return len(await self._database.rows("queue_dead_letters", webhook_id, event_id))

@@ -68,6 +68,9 @@ ON CONFLICT (webhook_id, event_id) DO UPDATE SET
 SELECT webhook_id, event_id, run_id, sequence, type, attempts, reason, died_at, queued
 FROM dead_letters WHERE webhook_id = $1 ORDER BY died_at, run_id, sequence;
 
+-- name: count_dead_letters
+SELECT webhook_id, count(*) FROM dead_letters GROUP BY webhook_id;
+
 -- name: queue_dead_letters
 WITH enabled AS (UPDATE webhooks SET disabled = FALSE, retry_at = NULL WHERE webhook_id = $1)
 UPDATE dead_letters SET queued = TRUE WHERE webhook_id = $1 AND ($2::TEXT IS NULL OR event_id = $2) RETURNING 1;

@@ -264,4 +264,16 @@ FROM unnest($1::BIGINT[], $2::TEXT[]) AS given (place, parts) JOIN events ON pos
 ON CONFLICT DO NOTHING;
 
 -- name: workers
-SELECT worker, count(*), min(lease_until) FROM runs WHERE worker IS NOT NULL GROUP BY worker ORDER BY worker;
+WITH owners AS (
+    SELECT worker, count(*) AS runs, min(lease_until) AS lease_until FROM runs WHERE worker IS NOT NULL GROUP BY worker
+), connections AS (
+    SELECT split_part(application_name, ' ', 2) AS version, split_part(application_name, ' ', 3)::INTEGER AS places,
+           split_part(application_name, ' ', 4) AS mark, split_part(application_name, ' ', 5) AS place,
+           extract(epoch FROM min(backend_start))::DOUBLE PRECISION AS connected_at
+    FROM pg_stat_activity
+    WHERE datname = current_database() AND application_name ~ '^treadle-worker \S+ [0-9]{1,9} [0-9a-f]{8} \S+$'
+    GROUP BY application_name
+)
+SELECT coalesce(worker, place || ':' || mark), coalesce(runs, 0), lease_until, coalesce(version, ''), places,
+       connected_at
+FROM owners FULL JOIN connections ON mark = right(worker, 8) ORDER BY 1;

@@ -58,6 +58,12 @@ class SqliteTokens:
 
         return await self._writer.write(work, _do_nothing, patient=False)
 
+    async def touch(self, token_id: TokenId, at: Instant) -> None:
+        def work(transaction: Transaction) -> None:
+            transaction.db.execute(SQL["touch_token"], (token_id, at))
+
+        await self._writer.write(work, _do_nothing, patient=False)
+
 
 class SqliteRequests:
     """Implements `ports.access.IdempotencyStore`."""
@@ -101,7 +107,8 @@ def _text(value: object) -> str | None:
 
 
 def to_token_record(row: Any) -> TokenRecord:
-    token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user = row
+    token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility, *more = row
+    multi_user, last_used_at = more
     return TokenRecord(
         token_id=token_id,
         name=name,
@@ -114,6 +121,7 @@ def to_token_record(row: Any) -> TokenRecord:
         owner=owner,
         visibility=visibility,
         multi_user=bool(multi_user),
+        last_used_at=last_used_at,
     )
 
 

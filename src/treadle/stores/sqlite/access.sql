@@ -4,18 +4,23 @@ INSERT INTO tokens (token_id, name, digest, scopes, agents, quotas, created_at, 
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: token_by_digest
-SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user
+SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user,
+       last_used_at
 FROM tokens WHERE digest = ?;
 
 -- name: token_digest
 SELECT digest FROM tokens WHERE token_id = ?;
 
 -- name: tokens
-SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user
+SELECT token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user,
+       last_used_at
 FROM tokens ORDER BY created_at;
 
 -- name: revoke_token
 UPDATE tokens SET revoked_at = ? WHERE token_id = ? AND revoked_at IS NULL RETURNING token_id;
+
+-- name: touch_token
+UPDATE tokens SET last_used_at = ?2 WHERE token_id = ?1 AND (last_used_at IS NULL OR last_used_at < ?2);
 
 -- name: request
 SELECT digest, status, body FROM requests WHERE token_id = ? AND route = ? AND key = ?;
@@ -34,7 +39,8 @@ INSERT INTO sign_ins (sign_in_id, digest, token_id, created_at, used_at) VALUES 
 
 -- name: sign_in_by_digest
 SELECT sign_in_id, sign_ins.token_id, sign_ins.created_at, used_at,
-       tokens.token_id, name, scopes, agents, tokens.created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user
+       tokens.token_id, name, scopes, agents, tokens.created_at, expires_at, revoked_at, quotas, owner, visibility, multi_user,
+       last_used_at
 FROM sign_ins LEFT JOIN tokens ON tokens.token_id = sign_ins.token_id WHERE sign_ins.digest = ?;
 
 -- name: use_sign_in

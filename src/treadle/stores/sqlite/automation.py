@@ -1,6 +1,6 @@
 """Schedules, inbound webhooks and webhooks on SQLite."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -132,6 +132,9 @@ class SqliteWebhooks:
         return await self._writer.read(
             lambda db: [_to_dead_letter(row) for row in db.execute(SQL["dead_letters"], (webhook_id,))]
         )
+
+    async def count_letters(self) -> Mapping[WebhookId, int]:
+        return await self._writer.read(lambda db: dict(db.execute(SQL["count_dead_letters"]).fetchall()))
 
     async def queue(self, webhook_id: WebhookId, event_id: EventId | None) -> int:
         def work(transaction: Transaction) -> int:

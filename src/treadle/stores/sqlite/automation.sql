@@ -64,6 +64,9 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 SELECT webhook_id, event_id, run_id, sequence, type, attempts, reason, died_at, queued
 FROM dead_letters WHERE webhook_id = ? ORDER BY died_at, run_id, sequence;
 
+-- name: count_dead_letters
+SELECT webhook_id, count(*) FROM dead_letters GROUP BY webhook_id;
+
 -- name: queue_dead_letters
 UPDATE dead_letters SET queued = 1 WHERE webhook_id = ?1 AND (?2 IS NULL OR event_id = ?2) RETURNING 1;
 

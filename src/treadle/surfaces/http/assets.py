@@ -21,8 +21,8 @@ FOLDER = Path(__file__).parent / "dashboard"
 PAGES = frozenset(
     (
         "", "sign-in", "start", "overview", "runs", "chat", "inbox", "approvals", "agents", "schedules",
-        "inbound-webhooks", "webhooks", "memory", "skills", "mcp-servers", "vault", "tokens", "models", "usage",
-        "evaluations", "system", "reference", "compare", "search",
+        "inbound-webhooks", "webhooks", "memory", "skills", "mcp-servers", "vault", "tokens", "users", "models",
+        "usage", "evaluations", "system", "reference", "compare", "search",
     )
 )  # fmt: skip
 """The first segment of the path of each page."""

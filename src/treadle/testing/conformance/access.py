@@ -52,6 +52,17 @@ async def a_token_is_revoked_once(harness: FullStoreHarness) -> None:
         assert (found.revoked_at, found.is_valid(4.0)) == (5.0, False)
 
 
+async def the_latest_use_of_a_token_is_stored(harness: FullStoreHarness) -> None:
+    """Processes may record uses in any order."""
+    async with open_full_store_twice(harness) as (one, two):
+        await one.kept.tokens.add(TokenRecord(TokenId("tok_1"), "one", (), None, 1.0), DIGEST)
+        await one.kept.tokens.touch(TokenId("tok_1"), 7.0)
+        await two.kept.tokens.touch(TokenId("tok_1"), 5.0)
+        found = await one.kept.tokens.find(DIGEST)
+        assert found is not None
+        assert found.last_used_at == 7.0
+
+
 async def a_sign_in_comes_with_its_token(harness: FullStoreHarness) -> None:
     """It is found by the digest of its cookie, with the token as it is now, in every process."""
     async with open_full_store_twice(harness) as (one, two):
@@ -124,6 +135,7 @@ async def only_one_of_concurrent_requests_is_first(harness: FullStoreHarness) ->
 CHECKS: Final[tuple[FullStoreCheck, ...]] = (
     a_token_is_found_by_its_digest,
     a_token_is_revoked_once,
+    the_latest_use_of_a_token_is_stored,
     a_sign_in_comes_with_its_token,
     a_code_is_taken_once,
     a_repeated_request_returns_the_stored_response,

@@ -178,6 +178,7 @@ async def dead_letters_are_retried_on_request(harness: FullStoreHarness) -> None
         for letter in (LETTER, older):
             await webhooks.move(replace(WEBHOOK, disabled=True, retry_at=5.0), letter)
         assert list(await webhooks.list_letters(own)) == [older, LETTER]
+        assert await webhooks.count_letters() == {own: 2}
         assert await webhooks.queue(own, EventId("evt_9")) == 0
         assert await webhooks.queue(own, LETTER.event_id) == 1
         assert list(await webhooks.list()) == [WEBHOOK]
