@@ -457,16 +457,18 @@ def test_the_palette_goes_to_pages_agents_and_runs(browser: Browser, board: Boar
     visitor = visit(browser, board)
     page = visitor.sign_in()
     expect(page.locator("link[rel=icon]")).to_have_attribute("href", re.compile("^blob:"))
-    for typed, address in (
-        ("mem", "/memory"),
-        ("revie", "/agents/reviewer"),
-        ("find me", run_id),
-        (run_id[-8:], run_id),
+    for typed, kinds, address in (
+        ("mem", ["page"], "/memory"),
+        ("revie", ["agent"], "/agents/reviewer"),
+        ("find me", ["session", "run"], run_id),
+        (run_id[-8:], ["run"], run_id),
     ):
         page.keyboard.press("Control+k")
         page.get_by_role("combobox", name="Page, agent").fill(typed)
-        expect(page.locator("#palette-places [role=option]")).to_have_count(1)
+        expect(page.locator("#palette-places [role=option]")).to_contain_text(kinds)
         assert axe_violations(page) == [] or not AXE.exists()
+        for _ in kinds[1:]:
+            page.keyboard.press("ArrowDown")
         page.keyboard.press("Enter")
         page.wait_for_url(re.compile(re.escape(address) + "$"))
     page.keyboard.press("Control+k")
