@@ -22,8 +22,8 @@ from typing import Any
 from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.domain.evaluations import Evaluation
+from treadle.domain.suites import CalledCheck, Case, Contains, RecordedCall, Suite
 from treadle.evaluation.runner import EvaluationOptions, EvaluationRunner
-from treadle.evaluation.suite import CalledCheck, Case, Contains, RecordedCall, Suite
 from treadle.evaluation.suite_file import SuiteFile
 from treadle.operations.operation import LocalCaller
 from treadle.ports.model import ModelRequest

@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "", "api", "backup", "bootstrap", "config", "doctor", "domain", "evaluation", "home", "operations", "mcp",
         "ports", "remote", "skills", "system", "telemetry", "vault",
     },
-    "evaluation": {"api", "config", "domain", "operations"},
+    "evaluation": {"api", "config", "domain", "operations", "ports"},
     "": {"api", "domain", "ports", "surfaces", "tools"},
 }  # fmt: skip
 """Package -> the other packages that it may import; `` is `treadle` itself, which programs import. One of its

@@ -11,13 +11,13 @@ import msgspec
 from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.domain.evaluations import Evaluation
-from treadle.evaluation.case_maker import make_case
+from treadle.domain.suites import Case, Check, Contains, FileCheck, FunctionCheck, JudgeCheck, Suite, SuiteTarget
 from treadle.evaluation.report import make_html, make_junit
 from treadle.evaluation.runner import EvaluationOptions, EvaluationRunner
-from treadle.evaluation.suite import Case, Check, Contains, FileCheck, FunctionCheck, JudgeCheck, Suite, SuiteTarget
 from treadle.evaluation.suite_file import SuiteFile, add_case, read_suite
 from treadle.operations import evaluations, feedback
 from treadle.operations.operation import LocalCaller
+from treadle.operations.recorded_cases import make_case
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import FunctionModel, ScriptStep, ask, call, say
 

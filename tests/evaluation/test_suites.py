@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from treadle.domain.errors import ConfigError
+from treadle.domain.suites import CalledCheck, Contains
 from treadle.evaluation.statistics import compute_rate, compute_sign_test
-from treadle.evaluation.suite import CalledCheck, Contains
 from treadle.evaluation.suite_file import read_suite
 
 GOOD = """\

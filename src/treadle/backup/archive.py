@@ -21,7 +21,7 @@ from treadle.ports.deletion import DatabaseFacts
 FORMAT = 1
 MANIFEST = "manifest.json"
 DATABASE, VAULT, CONFIG = "treadle.db", "vault.db", "config.yaml"
-FOLDERS = ("agents", "skills")
+FOLDERS = ("agents", "skills", "evals")
 MAX_MANIFEST_BYTES = 32_000_000
 CHUNK_BYTES = 1 << 20
 

@@ -15,6 +15,7 @@ from treadle.bootstrap.databases import open_stores
 from treadle.bootstrap.engine_config import EngineConfig
 from treadle.bootstrap.memory import make_memories
 from treadle.bootstrap.stores import MonitoredDispatcher, Stores
+from treadle.bootstrap.suites import make_suites
 from treadle.config.agent_registry import EngineAgents, HomeAgents, ProgramAgents
 from treadle.config.database_marker import record_database, refuse_missing_database
 from treadle.config.database_url import list_database_files
@@ -434,6 +435,7 @@ def _context(
         agents=versions.files,
         versions=lambda: versions,
         evaluations=stores.evaluations,
+        suites=lambda: make_suites(config.home.path),
         watch_definitions=(nullcontext if watch.is_shared else watch.run_in_background),
         secrets=SecretFiles(config.home.path, os.environ),
         reload_secrets=config.vault.refresh,

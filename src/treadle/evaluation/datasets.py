@@ -7,8 +7,8 @@ import msgspec
 
 from treadle.domain.errors import UsageError
 from treadle.domain.evaluations import CaseResult
-from treadle.evaluation.case_maker import make_name
-from treadle.evaluation.suite import Case, Contains, Equals, SuiteMessage
+from treadle.domain.suites import Case, Contains, Equals, SuiteMessage
+from treadle.operations.recorded_cases import make_name
 
 Shape = Literal["openai", "langsmith"]
 QUESTIONS = ("input", "question", "prompt", "message", "messages", "query")

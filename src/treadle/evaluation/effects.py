@@ -13,8 +13,8 @@ import msgspec
 
 from treadle.domain.evaluations import CheckGrade
 from treadle.domain.messages import user
+from treadle.domain.suites import CommandCheck, FunctionCheck, JudgeCheck
 from treadle.evaluation.grading import Effectful, Observed, name_check
-from treadle.evaluation.suite import CommandCheck, FunctionCheck, JudgeCheck
 from treadle.operations import agents, runs
 from treadle.operations.operation import OperationClient
 from treadle.operations.requested_run import RequestedRun

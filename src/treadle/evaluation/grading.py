@@ -10,7 +10,7 @@ from msgspec import Struct
 from treadle.domain.evaluations import CheckGrade
 from treadle.domain.runs import OutcomeKind
 from treadle.domain.schemas import find_mismatch
-from treadle.evaluation.suite import (
+from treadle.domain.suites import (
     CalledCheck,
     CallOrder,
     Check,

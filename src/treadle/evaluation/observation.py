@@ -1,17 +1,16 @@
 """What a finished run did, read from its journal."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
 from treadle.domain.envelope import Event
 from treadle.domain.events import RunEnd, ToolCallEnd, ToolCallError, ToolCallStart, UserMessage
 from treadle.evaluation.grading import Observed, ObservedCall
+from treadle.operations.recorded_cases import decode_arguments
 
 TRANSCRIPT_CHARACTERS = 20_000
 RESULT_CHARACTERS = 2_000
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def observe(run_id: str, events: Iterable[Event], workspace: str = "") -> Observed | None:
@@ -52,11 +51,3 @@ def observe(run_id: str, events: Iterable[Event], workspace: str = "") -> Observ
             case _:
                 pass
     return None
-
-
-def decode_arguments(text: str) -> dict[str, Any]:
-    """Return the arguments of a call; none if they are not a JSON object."""
-    try:
-        return _decode(text or "{}")
-    except msgspec.DecodeError:
-        return {}

@@ -18,12 +18,12 @@ from treadle.domain.errors import TreadleError, UsageError
 from treadle.domain.evaluations import CaseResult, CheckGrade, Evaluation, Lane
 from treadle.domain.ids import RunId
 from treadle.domain.messages import Message, Text, user
+from treadle.domain.suites import Case, CommandCheck, FileCheck, FunctionCheck, JudgeCheck, Suite, SuiteTarget
 from treadle.domain.tools import StandIn, StandIns
 from treadle.evaluation.effects import Effects
 from treadle.evaluation.grading import Observed, grade
 from treadle.evaluation.observation import observe
 from treadle.evaluation.statistics import compare, summarize
-from treadle.evaluation.suite import Case, CommandCheck, FileCheck, FunctionCheck, JudgeCheck, Suite, SuiteTarget
 from treadle.evaluation.suite_file import SuiteFile
 from treadle.operations import agent_versions, agents, evaluations, replays
 from treadle.operations.operation import OperationClient

@@ -13,7 +13,7 @@ from treadle.config.yaml_files import dump_yaml, read_plain
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.domain.settings import InvalidValue, check_struct
 from treadle.domain.suggestions import find_closest
-from treadle.evaluation.suite import CHECKS, Case, Check, Suite
+from treadle.domain.suites import CHECKS, Case, Check, Suite
 
 FOLDER = "evals"
 SUFFIX = ".yaml"
@@ -38,11 +38,12 @@ def find_suite_path(name: str, folder: Path) -> Path:
     return folder / FOLDER / f"{name}{SUFFIX}"
 
 
-def read_suite(name: str, folder: Path) -> SuiteFile:
-    """Return a suite. Raise ConfigError with file, line and cure."""
-    path = find_suite_path(name, folder)
+def read_suite(name: str, *folders: Path) -> SuiteFile:
+    """Return a suite from the first of the folders that has it. Raise ConfigError with file, line and cure."""
+    paths = [find_suite_path(name, folder) for folder in folders]
+    path = next((each for each in paths if each.is_file()), paths[0])
     if not path.is_file():
-        known = sorted(each.stem for each in (folder / FOLDER).glob(f"*{SUFFIX}"))
+        known = sorted({each.stem for folder in folders for each in (folder / FOLDER).glob(f"*{SUFFIX}")})
         near = find_closest(name, known)
         hint = f"Did you mean `{near}`?" if near else f"Suites: {', '.join(known) or 'none yet'}."
         raise UsageError(f"There is no suite {path}. {hint} `treadle eval add RUN` makes one.")

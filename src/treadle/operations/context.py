@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from treadle.ports.access import IdempotencyStore
     from treadle.ports.agent_files import AgentFiles
     from treadle.ports.approvals import ApprovalRecord
-    from treadle.ports.evaluations import Evaluations
+    from treadle.ports.evaluations import Evaluations, Suites
     from treadle.ports.file_versions import FileVersions
     from treadle.ports.journal import RunRecord
     from treadle.ports.model import ModelRequest
@@ -149,6 +149,7 @@ class Context:
     agents: "AgentFiles" = _ABSENT
     versions: "Callable[[], AgentVersionService]" = _ABSENT
     evaluations: "Callable[[], Evaluations]" = _ABSENT
+    suites: "Callable[[], Suites]" = _ABSENT
     watch_definitions: "Callable[[], AbstractAsyncContextManager[None]]" = nullcontext
     """Notices edited agents while the context manager is entered."""
     secrets: SecretStore = _ABSENT

@@ -1,8 +1,9 @@
 """Finished evaluations: recording one, and looking at them."""
 
 from datetime import datetime
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from treadle.domain.evaluations import Evaluation, Lane, TargetComparison, TargetSummary
 from treadle.domain.events import RunEnd
@@ -31,6 +32,7 @@ class EvaluationView(Struct, frozen=True):
 class ListEvaluations(Struct, frozen=True, forbid_unknown_fields=True):
     cursor: Cursor | None = None
     limit: Limit = 50
+    name: Annotated[str, Meta(max_length=200, description="Only those of this name.")] | None = None
 
 
 class OneEvaluation(Struct, frozen=True, forbid_unknown_fields=True):
@@ -89,9 +91,9 @@ WAIT = Operation(
 @LIST.handler
 async def list_evaluations(context: Context, request: ListEvaluations) -> Page[EvaluationView]:
     """List evaluations, the newest first."""
-    _refuse_limited(context)
+    refuse_limited(context)
     before = None if request.cursor is None else _read_cursor(request.cursor)
-    found = await context.evaluations().recent(before, request.limit + 1)
+    found = await context.evaluations().recent(before, request.limit + 1, request.name)
     views = tuple(map(_view, found[: request.limit]))
     return Page(views, repr(found[request.limit - 1].ended_at) if len(found) > request.limit else None)
 
@@ -99,7 +101,7 @@ async def list_evaluations(context: Context, request: ListEvaluations) -> Page[E
 @SHOW.handler
 async def show_evaluation(context: Context, request: OneEvaluation) -> Evaluation:
     """Get an evaluation with all its results, by its ID or by its name."""
-    _refuse_limited(context)
+    refuse_limited(context)
     store = context.evaluations()
     found = await store.find(request.evaluation_id) or await store.latest(request.evaluation_id)
     if found is None:
@@ -127,7 +129,7 @@ async def wait_for_end(context: Context, request: WaitForEnd) -> None:
             return
 
 
-def _refuse_limited(context: Context) -> None:
+def refuse_limited(context: Context) -> None:
     """Raise Refusal for a caller that sees only some agents or some runs: results quote all of them."""
     if not context.principal.sees_all:
         raise Refusal(403, "Forbidden", "Evaluations are for tokens that see all runs. Use another token.")

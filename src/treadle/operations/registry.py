@@ -20,7 +20,7 @@ ENTITIES: dict[str, tuple[str, ...]] = {
         "transcripts",
     ),
     "feedback": ("feedback",),
-    "evaluations": ("evaluations",),
+    "evaluations": ("evaluations", "suites"),
     "overview": ("overview",),
     "events": ("event_streams",),
     "tickets": ("stream_tickets",),

@@ -173,6 +173,8 @@ OF_NOBODY = {
     "GET /v1/agents",
     "GET /v1/evaluations",
     "GET /v1/evaluations/{evaluation_id}",
+    "GET /v1/suites",
+    "GET /v1/suites/{name}",
     "GET /v1/agents/{name}",
     "GET /v1/agents/{name}/versions",
     "GET /v1/agents/{name}/versions/{version}",

@@ -42,8 +42,8 @@ class SqliteEvaluations:
         found = await self._read("latest_evaluation", name)
         return _decode(found[0][0]) if found else None
 
-    async def recent(self, before: Instant | None, limit: int) -> Sequence[Evaluation]:
-        rows = await self._read("evaluations", END_OF_TIME if before is None else before, limit)
+    async def recent(self, before: Instant | None, limit: int, name: str | None = None) -> Sequence[Evaluation]:
+        rows = await self._read("evaluations", END_OF_TIME if before is None else before, limit, name)
         return [_decode(row[0]) for row in rows]
 
     async def put_feedback(self, feedback: Feedback) -> None:

@@ -10,7 +10,7 @@ SELECT content FROM evaluations WHERE evaluation_id = ?;
 SELECT content FROM evaluations WHERE name = ? ORDER BY ended_at DESC LIMIT 1;
 
 -- name: evaluations
-SELECT summary FROM evaluations WHERE ended_at < ? ORDER BY ended_at DESC LIMIT ?;
+SELECT summary FROM evaluations WHERE ended_at < ?1 AND (?3 IS NULL OR name = ?3) ORDER BY ended_at DESC LIMIT ?2;
 
 -- name: put_feedback
 INSERT INTO feedback (feedback_id, run, author, score, note, at)

@@ -3,7 +3,7 @@
 import secrets
 import sys
 from collections.abc import Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -14,15 +14,15 @@ from treadle.bootstrap.callers import open_persistent_readonly_caller
 from treadle.domain.errors import TreadleError, UsageError
 from treadle.domain.evaluations import CaseResult, Evaluation, Lane, TargetComparison
 from treadle.domain.ids import RunId
-from treadle.evaluation.case_maker import make_case
+from treadle.domain.suites import Contains, SuiteTarget
 from treadle.evaluation.datasets import Shape, read_cases, write_cases
 from treadle.evaluation.report import describe_comparison, describe_rate, find_reason, make_html, make_junit
 from treadle.evaluation.runner import EvaluationOptions, EvaluationRunner
 from treadle.evaluation.statistics import compare
-from treadle.evaluation.suite import Contains, SuiteMessage, SuiteTarget
 from treadle.evaluation.suite_file import add_case, find_suite_path, read_suite
 from treadle.operations import evaluations, feedback, runs
 from treadle.operations.operation import LocalCaller, OperationClient, list_items
+from treadle.operations.recorded_cases import read_recorded_case
 from treadle.surfaces.cli.follow import make_engine
 from treadle.surfaces.home_access.connection import current_home, open_admin_caller, open_home
 from treadle.surfaces.home_access.references import find_run
@@ -33,7 +33,7 @@ GOOD = 0.5
 COST_LIMIT = 3
 
 
-class AddedCase(Struct, frozen=True):
+class RequestedCase(Struct, frozen=True):
     """The arguments of `treadle eval add`."""
 
     run: str
@@ -66,7 +66,7 @@ class WantedEvaluation(Struct, frozen=True, kw_only=True):
 # ── Cases ──
 
 
-async def add_cases(wanted: AddedCase, json: bool) -> int:
+async def add_cases(wanted: RequestedCase, json: bool) -> int:
     """Add the cases that a command names. Runs of a list that make no case are reported and left out."""
     suite = ""
     async with open_persistent_readonly_caller(current_home()) as caller:
@@ -91,7 +91,7 @@ async def add_cases(wanted: AddedCase, json: bool) -> int:
     return 0 if found else 1
 
 
-async def _find_runs(caller: LocalCaller, wanted: AddedCase) -> Sequence[RunId]:
+async def _find_runs(caller: LocalCaller, wanted: RequestedCase) -> Sequence[RunId]:
     if sum(map(bool, (wanted.run, wanted.search, wanted.feedback))) != 1:
         raise UsageError("Name one run, or use either --search or --feedback.")
     if wanted.run:
@@ -106,30 +106,11 @@ async def _find_runs(caller: LocalCaller, wanted: AddedCase) -> Sequence[RunId]:
     return [each.run_id for each in views if each.outcome is not None]
 
 
-async def _add(caller: LocalCaller, run_id: RunId, wanted: AddedCase) -> tuple[Path, str]:
-    async with aclosing(caller.read_stored(run_id)) as stored:
-        events = [event async for event in stored]
+async def _add(caller: LocalCaller, run_id: RunId, wanted: RequestedCase) -> tuple[Path, str]:
     checks = tuple([Contains(text) for text in wanted.contains])
-    agent, case = make_case(events, wanted.step, wanted.name, checks)
-    earlier = await _read_conversation(caller, run_id)
-    case = msgspec.structs.replace(case, conversation=(*earlier, *case.conversation))
+    agent, case = await read_recorded_case(caller, run_id, wanted.step, wanted.name, checks)
     path = find_suite_path(wanted.suite or agent, Path.cwd())
-    redact = caller.context.vault.redactor.redact
-    clean = msgspec.json.decode(redact(msgspec.json.encode(case).decode()).text, type=type(case))
-    return path, add_case(path, agent, clean)
-
-
-async def _read_conversation(caller: LocalCaller, run_id: RunId) -> Sequence[SuiteMessage]:
-    """Return what was said in the session of a run before it."""
-    view = await caller.call(runs.SHOW, runs.ShowRun(run_id))
-    request = runs.ListRuns(session_id=view.session_id)
-    ids = [each.run_id for each in reversed(await list_items(caller, runs.LIST, request))]
-    found: list[SuiteMessage] = []
-    for each in ids[: ids.index(run_id)]:
-        detail = await caller.call(runs.SHOW, runs.ShowRun(each))
-        if detail.message and detail.result is not None and detail.result.text:
-            found += [SuiteMessage("user", detail.message), SuiteMessage("assistant", detail.result.text)]
-    return found
+    return path, add_case(path, agent, case)
 
 
 # ── Feedback and data sets ──
@@ -166,7 +147,7 @@ def import_file(file: Path, suite: str, agent: str, json: bool) -> int:
 
 async def export_suite(suite: str, shape: Shape, evaluation: str | None) -> int:
     """Print the cases of a suite, with the results of an evaluation if one is named."""
-    cases, results = read_suite(suite, Path.cwd()).suite.cases, dict[str, CaseResult]()
+    cases, results = read_suite(suite, Path.cwd(), current_home().path).suite.cases, dict[str, CaseResult]()
     if evaluation is not None:
         async with open_persistent_readonly_caller(current_home()) as caller:
             found = await caller.call(evaluations.SHOW, evaluations.OneEvaluation(evaluation))
@@ -181,15 +162,14 @@ async def export_suite(suite: str, shape: Shape, evaluation: str | None) -> int:
 
 async def evaluate(wanted: WantedEvaluation, json: bool) -> int:
     """Run suites, record the results and print the verdict. Return the exit code."""
-    folder = Path.cwd()
-    suites = [read_suite(name, folder) for name in wanted.suites]
+    home = current_home()
+    suites = [read_suite(name, Path.cwd(), home.path) for name in wanted.suites]
     if wanted.agent is not None:
         targets = (SuiteTarget(agent=wanted.agent),)
         suites = [
             msgspec.structs.replace(each, suite=msgspec.structs.replace(each.suite, targets=targets))
             for each in suites
         ]
-    home = current_home()
     options = EvaluationOptions(
         lane=wanted.lane,
         repeat=wanted.repeat,

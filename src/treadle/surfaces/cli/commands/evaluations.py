@@ -45,9 +45,9 @@ async def add_case(
     """Add a case that is made of a recorded run, with the results of its tool calls.
 
     It needs no network and has no side effect. The suite is the file evals/SUITE.yaml of the current folder."""
-    from treadle.surfaces.cli.evaluation_commands import AddedCase, add_cases
+    from treadle.surfaces.cli.evaluation_commands import RequestedCase, add_cases
 
-    wanted = AddedCase(
+    wanted = RequestedCase(
         run=run,
         step=step,
         suite=suite,

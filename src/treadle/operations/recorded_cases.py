@@ -1,6 +1,7 @@
-"""Makes a case from a recorded run: its message, what was said before, and the results of its tool calls."""
+"""Cases made of recorded runs: the message, what was said before, and the results of the tool calls."""
 
 from collections.abc import Sequence
+from contextlib import aclosing
 from typing import Any
 
 import msgspec
@@ -16,13 +17,45 @@ from treadle.domain.events import (
     ToolCallStart,
     UserMessage,
 )
+from treadle.domain.ids import RunId
 from treadle.domain.messages import Message
-from treadle.evaluation.observation import decode_arguments
-from treadle.evaluation.suite import CalledCheck, Case, Check, EndsAs, RecordedCall, SuiteMessage
+from treadle.domain.suites import CalledCheck, Case, Check, EndsAs, RecordedCall, SuiteMessage
+from treadle.operations import runs
+from treadle.operations.operation import LocalCaller, list_items
 
 MAX_NAME_CHARACTERS = 48
 CONTINUE = "Continue."
 """The message of a case that begins at a later step."""
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+async def read_recorded_case(
+    caller: LocalCaller, run_id: RunId, step: int | None = None, name: str = "", checks: tuple[Check, ...] = ()
+) -> tuple[str, Case]:
+    """Return the agent of a run that the caller may read, and a case that repeats it. The case has what was said
+    before in the session, and no secrets."""
+    context = caller.context
+    await context.readable_run(run_id)
+    async with aclosing(caller.read_stored(run_id)) as stored:
+        events = [event async for event in stored]
+    agent, case = make_case(events, step, name, checks)
+    earlier = await _read_conversation(caller, run_id)
+    case = msgspec.structs.replace(case, conversation=(*earlier, *case.conversation))
+    clean = context.vault.redactor.redact(msgspec.json.encode(case).decode()).text
+    return agent, msgspec.json.decode(clean, type=Case)
+
+
+async def _read_conversation(caller: LocalCaller, run_id: RunId) -> Sequence[SuiteMessage]:
+    """Return what was said in the session of a run before it."""
+    view = await caller.call(runs.SHOW, runs.ShowRun(run_id))
+    request = runs.ListRuns(session_id=view.session_id)
+    ids = [each.run_id for each in reversed(await list_items(caller, runs.LIST, request))]
+    found: list[SuiteMessage] = []
+    for each in ids[: ids.index(run_id)]:
+        detail = await caller.call(runs.SHOW, runs.ShowRun(each))
+        if detail.message and detail.result is not None and detail.result.text:
+            found += [SuiteMessage("user", detail.message), SuiteMessage("assistant", detail.result.text)]
+    return found
 
 
 def make_case(
@@ -113,3 +146,11 @@ def _describe(end: RunEnd, calls: Sequence[RecordedCall]) -> tuple[Check, ...]:
     """Return checks that the recorded run passes."""
     tools = dict.fromkeys(each.tool for each in calls)
     return (EndsAs(end.outcome), *(CalledCheck(tool) for tool in tools))
+
+
+def decode_arguments(text: str) -> dict[str, Any]:
+    """Return the arguments of a call; none if they are not a JSON object."""
+    try:
+        return _decode(text or "{}")
+    except msgspec.DecodeError:
+        return {}
