@@ -101,12 +101,94 @@ def test_the_timeline_shows_steps_calls_and_what_is_in_progress(visitor: Visitor
     starts = [box["x"] for box in boxes if box is not None]
     assert starts == sorted(starts), "in the order of their starts"
     spans.nth(2).click()
+    detail = page.get_by_role("complementary", name="Tool call")
+    expect(detail).to_contain_text("echo counted 14 modules")
+    page.get_by_role("button", name="Zoom to it").click()
+    expect(spans).to_have_count(2)  # the step and its call: nothing else is in that part of the time
+    page.get_by_role("button", name="All", exact=True).click()
+    expect(spans).to_have_count(5)
+    spans.nth(1).click()
+    expect(page.get_by_role("complementary", name="Model call")).to_contain_text("From cache")
+    page.get_by_role("link", name="Open step 1").click()
     expect(page).to_have_url(re.compile("tab=steps"))
     slow = board.run("slow please", wait=0)["run_id"]
     page = visitor.see(f"/runs/{slow}?tab=timeline")
     expect(spans.last).to_contain_text("in progress")
     board.model.go_on()
     expect(spans.filter(has_text="in progress")).to_have_count(0)
+
+
+def test_the_timeline_nests_child_runs(visitor: Visitor, board: Board) -> None:
+    """The spans of child runs are below the call that started them, while they happen too."""
+    leader = {"name": "leader", "model": "fake/m", "tools": ["agent_spawn"], "memory": FORGETFUL}
+    board.call("POST", "/v1/agents", leader)
+    run = board.run("slow delegate", "leader", wait=0)["run_id"]
+    page = visitor.see(f"/runs/{run}?tab=timeline")
+    names = page.locator(".fall button.span .name")
+    in_child = names.filter(has_text=re.compile(r"^\s*m\s*$"))
+    expect(in_child).to_have_count(2)
+    expect(page.locator(".fall .time").filter(has_text="in progress")).not_to_have_count(0)
+    board.model.go_on()
+    expect(in_child).to_have_count(3)
+    expect(page.locator(".fall .time").filter(has_text="in progress")).to_have_count(0)
+    everything = names.count()
+    page.get_by_role("checkbox", name="Only the critical path").check()
+    expect(names).to_have_count(4)  # two calls of the leader, the child run and its call
+    page.get_by_role("checkbox", name="Only the critical path").uncheck()
+    page.get_by_role("button", name="Spans of leader").click()
+    expect(names).to_have_count(everything - 2)
+
+
+def test_a_run_is_searched_linked_to_and_downloaded(visitor: Visitor, board: Board) -> None:
+    run = board.run("Which module is the longest? use a tool")["run_id"]
+    page = visitor.see(f"/runs/{run}")
+    search = page.get_by_role("searchbox", name="Search in this run")
+    search.fill("COUNTED 14")
+    expect(page.get_by_text("1 item contains it.")).to_be_visible()
+    page.locator("main ol.panel").get_by_role("link").click()
+    expect(page.locator("li.linked")).to_contain_text("counted 14 modules")
+    expect(page).to_have_url(re.compile(r"item=\d+\.\d+"))
+    linked = page.url
+    page.go_back()
+    expect(page.get_by_text("1 item contains it.")).to_be_visible()
+    search.fill("no such words")
+    expect(page.get_by_text("Nothing found")).to_be_visible()
+    page = visitor.see(linked.removeprefix(board.url))
+    expect(page.locator("li.linked").get_by_label("Result")).to_contain_text("counted 14 modules")
+    for kind, ending in (("As Markdown", ".md"), ("As JSON", ".json")):
+        page.locator("summary", has_text="Download").click()
+        with page.expect_download() as waited:
+            page.get_by_role("button", name=kind).click()
+        assert waited.value.suggested_filename == run + ending
+        text = waited.value.path().read_text()
+        if ending == ".md":
+            assert text.startswith("# Which module is the longest?")
+            assert "echo counted 14 modules" in text
+        else:
+            assert [item["kind"] for item in json.loads(text)["items"]] == ["message", "call", "answer", "end"]
+        page.keyboard.press("Escape")
+
+
+def test_lines_of_answers_have_at_most_75_characters(visitor: Visitor, board: Board) -> None:
+    sentence = "The internationalisation of the settings page needs a small change in its layout. "
+    run = board.run(sentence * 8)["run_id"]
+    page = visitor.see(f"/runs/{run}")
+    said = page.locator("p.said").first
+    widest = said.evaluate(
+        """(element) => {
+            const range = document.createRange();
+            const text = element.firstChild;
+            const lines = new Map();
+            for (let at = 0; at < text.length; at++) {
+                range.setStart(text, at);
+                range.setEnd(text, at + 1);
+                const top = Math.round(range.getBoundingClientRect().top);
+                lines.set(top, (lines.get(top) ?? 0) + 1);
+            }
+            return Math.max(...lines.values());
+        }"""
+    )
+    assert 60 <= widest <= 75
 
 
 def test_pages_of_runs_are_turned_back(visitor: Visitor, board: Board) -> None:

@@ -98,6 +98,13 @@ export const GROUPS: { title: string; pages: Page[] }[] = [
 const HIDDEN: Page[] = [
   { path: "run", title: texts.run.title, may: reads, load: () => import("./pages/Run.svelte") },
   { path: "agent", title: texts.agents.title, may: reads, load: () => import("./pages/AgentEdit.svelte") },
+  {
+    path: "evaluation",
+    title: texts.evaluations.evaluation,
+    may: reads,
+    load: () => import("./pages/Evaluation.svelte"),
+  },
+  { path: "suite", title: texts.evaluations.suite, may: reads, load: () => import("./pages/Suite.svelte") },
   { path: "compare", title: texts.compare.title, may: reads, load: () => import("./pages/Compare.svelte") },
   { path: "search", title: texts.search.title, may: reads, load: () => import("./pages/Search.svelte") },
 ];
@@ -110,6 +117,14 @@ const START: Page = {
 /** Earlier addresses of pages. */
 const MOVED: Record<string, string> = { approvals: "inbox" };
 const ALL = [...GROUPS.flatMap((group) => group.pages), ...HIDDEN, START];
+
+/** The pages of single entities, by the path before their id. */
+const SINGLE: Record<string, string> = { runs: "run", agents: "agent", evaluations: "evaluation", suites: "suite" };
+
+/** Return the name of the page for the first two segments of a path. */
+export function namePage(first: string, id: string): string {
+  return (id && SINGLE[first]) || first;
+}
 
 export function findPage(path: string): Page | undefined {
   return ALL.find((each) => each.path === (MOVED[path] ?? path));

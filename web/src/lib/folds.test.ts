@@ -4,6 +4,7 @@ import { formatBytes, formatCost, formatDuration, shortId } from "./format";
 import { check, exampleOf } from "./json_schema";
 import type { LiveEvent } from "./live_protocol";
 import { describeRule } from "./rules";
+import { findCriticalPath, listRows } from "./nested_waterfall";
 import { patchRun } from "./run_patch";
 import { FrameReader } from "./sse";
 import { Waterfall } from "./waterfall";
@@ -59,11 +60,61 @@ describe("timeline", () => {
     ]);
     expect(made.spans.map((span) => [span.kind, span.start, span.end, span.failed])).toEqual([
       ["step", 2, 10, false],
-      ["model", 3, 4, true],
-      ["model", 5, 6, false],
+      ["model", 3, 6, false],
       ["tool", 7, 9, false],
       ["wait", 8, 9, false],
     ]);
+    expect(made.spans[1]).toMatchObject({ attemptStart: 5, failures: [{ start: 3, end: 4 }] });
+  });
+
+  it("nests child runs and finds the spans that the end depends on", () => {
+    const fall = (...lines: [at: number, type: string, more?: object][]) => {
+      const made = new Waterfall();
+      made.add(lines.map(([at, type, more], index) => ({ sequence: index + 1, at, type, size: 1, ...more })));
+      return made;
+    };
+    const quick = { call_id: "a", name: "quick", run_id: "run_a" };
+    const slow = { call_id: "b", name: "slow", run_id: "run_b" };
+    const falls = new Map([
+      [
+        "run",
+        fall(
+          [0, "run_start"],
+          [0, "step_start", { step: 1 }],
+          [0, "llm_request", { step: 1, attempt: 1, name: "m" }],
+          [2, "llm_response", { step: 1 }],
+          [2, "agent_spawn", quick],
+          [2, "agent_spawn", slow],
+          [2, "run_waiting", { text: "child" }],
+          [4, "agent_end", { ...quick, text: "completed" }],
+          [9, "agent_end", { ...slow, text: "failed" }],
+          [9, "tool_call_start", { call_id: "c", name: "bash" }],
+          [10, "tool_call_end", { call_id: "c" }],
+          [10, "run_end"],
+        ),
+      ],
+      ["run_a", fall([2, "run_start"], [2, "llm_request", { step: 1, name: "m" }], [4, "llm_response"])],
+      [
+        "run_b",
+        fall(
+          [2, "run_start"],
+          [3, "tool_call_start", { call_id: "x", name: "wc" }],
+          [9, "tool_call_end", { call_id: "x" }],
+        ),
+      ],
+    ]);
+    const path = findCriticalPath(falls, "run");
+    const rows = listRows(falls, "run", new Set(["run_a"]), path);
+    expect(rows.map((row) => [row.span.label, row.depth, row.isOpen, row.isCritical])).toEqual([
+      ["1", 0, null, false],
+      ["m", 1, null, true],
+      ["quick", 1, false, false],
+      ["slow", 1, true, true],
+      ["wc", 3, null, true],
+      ["bash", 1, null, true],
+    ]);
+    expect(rows[3]?.span.failed).toBe(true);
+    expect(Object.fromEntries(path.seconds)).toEqual({ model: 2, tool: 7 });
   });
 });
 

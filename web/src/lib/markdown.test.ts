@@ -35,8 +35,18 @@ describe("markdown", () => {
   it("nests lists and keeps code in an unclosed fence", () => {
     const [list] = parseMarkdown("- a\n  - b\n  - c\n- d") as [Extract<Block, { kind: "list" }>];
     expect(list.items.length).toBe(2);
-    expect(list.items[0]?.[1]?.kind).toBe("list");
+    expect(list.items[0]?.blocks[1]?.kind).toBe("list");
     expect(parseMarkdown("```\nlet x")).toEqual([{ kind: "code", language: "", text: "let x" }]);
+  });
+
+  it("keeps alignments of columns, markup in every column and boxes of lists", () => {
+    const [table, list] = parseMarkdown(
+      "|a|b|c|d|e|f|g|h|\n|:-|:-:|-:|-|-|-|-|-|\n|1|2|3|4|5|6|7|**8**|\n\n- [ ] a\n- [x] b\n- c",
+    ) as [Extract<Block, { kind: "table" }>, Extract<Block, { kind: "list" }>];
+    expect(table.alignments.slice(0, 4)).toEqual(["left", "center", "right", ""]);
+    expect(table.rows[0]?.[7]?.[0]?.kind).toBe("strong");
+    expect(list.items.map((item) => item.isChecked)).toEqual([false, true, null]);
+    expect(list.items[0]?.blocks).toEqual([{ kind: "paragraph", children: [{ kind: "text", text: "a" }] }]);
   });
 
   it("offers only links to the web and to mail", () => {

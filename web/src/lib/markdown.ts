@@ -15,9 +15,17 @@ export type Block =
   | { kind: "heading"; level: number; children: Inline[] }
   | { kind: "code"; language: string; text: string }
   | { kind: "quote"; children: Block[] }
-  | { kind: "list"; ordered: boolean; start: number; items: Block[][] }
-  | { kind: "table"; head: Inline[][]; rows: Inline[][][] }
+  | { kind: "list"; ordered: boolean; start: number; items: ListItem[] }
+  | { kind: "table"; head: Inline[][]; rows: Inline[][][]; alignments: Alignment[] }
   | { kind: "rule" };
+
+export interface ListItem {
+  blocks: Block[];
+  /** Whether its box is checked. Null: it has none. */
+  isChecked: boolean | null;
+}
+
+export type Alignment = "" | "left" | "center" | "right";
 
 const MAX_DEPTH = 6;
 const MAX_CELLS = 4000;
@@ -153,7 +161,7 @@ function listMarker(line: string): Marker | null {
 }
 
 function parseList(lines: string[], from: number, first: Marker, depth: number): [Block, number] {
-  const items: Block[][] = [];
+  const items: ListItem[] = [];
   let at = from;
   while (at < lines.length) {
     const marker = listMarker(lines[at] ?? "");
@@ -173,28 +181,37 @@ function parseList(lines: string[], from: number, first: Marker, depth: number):
       else item.push(line);
       at++;
     }
-    items.push(parseMarkdown(item.join("\n"), depth + 1));
+    const box = /^\[([ xX])\]\s+/.exec(item[0] ?? "");
+    if (box) item[0] = (item[0] ?? "").slice(box[0].length);
+    const blocks = parseMarkdown(item.join("\n"), depth + 1);
+    items.push({ blocks, isChecked: box ? box[1] !== " " : null });
     while (at < lines.length && (lines[at] ?? "").trim() === "" && listMarker(lines[at + 1] ?? "")) at++;
   }
   return [{ kind: "list", ordered: first.ordered, start: first.start, items }, at];
 }
 
 function parseTable(lines: string[], at: number): [Block, number] | null {
-  const head = lines[at] ?? "";
+  const first = lines[at] ?? "";
   const rule = (lines[at + 1] ?? "").slice(0, 2000);
-  if (!head.includes("|") || !rule.includes("-") || !/^[\s|:-]+$/.test(rule)) return null;
-  const columns = cells(head);
+  if (!first.includes("|") || !rule.includes("-") || !/^[\s|:-]+$/.test(rule)) return null;
+  const columns = cells(first);
   const rows: Inline[][][] = [];
   let end = at + 2;
   while (end < lines.length && (lines[end] ?? "").includes("|") && rows.length * columns.length < MAX_CELLS) {
     rows.push(
       cells(lines[end] ?? "")
         .slice(0, columns.length)
-        .map(parseInline),
+        .map((cell) => parseInline(cell)),
     );
     end++;
   }
-  return [{ kind: "table", head: columns.map(parseInline), rows }, end];
+  const head = columns.map((cell) => parseInline(cell));
+  return [{ kind: "table", head, rows, alignments: cells(rule).map(readAlignment) }, end];
+}
+
+function readAlignment(cell: string): Alignment {
+  const [left, right] = [cell.startsWith(":"), cell.endsWith(":")];
+  return left && right ? "center" : right ? "right" : left ? "left" : "";
 }
 
 function cells(line: string): string[] {

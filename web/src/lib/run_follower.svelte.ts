@@ -68,6 +68,15 @@ export class RunFollower {
     }
   }
 
+  /** Load the items before these, until there are no more or an item that is looked for is there. */
+  async loadAll(isEnough: () => boolean = () => false): Promise<void> {
+    while (this.earlier !== null && !isEnough() && !this.#isClosed) {
+      const before = this.earlier;
+      await this.loadEarlier();
+      if (this.earlier === before) return; // it failed
+    }
+  }
+
   close(): void {
     this.#isClosed = true;
     this.#abort?.abort();

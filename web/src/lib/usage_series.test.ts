@@ -1,22 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { buildSeries, stackSeries } from "./usage_series";
+import { buildSeries } from "./usage_series";
 
 const NOW = Date.UTC(2026, 2, 3, 12);
 const others = (count: number) => `${count} others`;
 
 describe("usage series", () => {
-  it("puts each series on top of those before it", () => {
-    expect(
-      stackSeries([
-        [1, null, 3],
-        [2, 2, 0],
-      ]),
-    ).toEqual([
-      [1, 0, 3],
-      [3, 2, 3],
-    ]);
-  });
-
   it("has a value for every day, and adds up what is not shown alone", () => {
     const points = Array.from({ length: 8 }, (_, at) => ({ start: "2026-03-02", key: `k${at}`, used: 10 - at }));
     const { times, series } = buildSeries(points, 3, (used) => used, others, NOW);

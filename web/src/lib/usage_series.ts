@@ -10,18 +10,6 @@ interface Point<Used> {
   used: Used;
 }
 
-/** Return, for each series, its values on top of those of the series before it. */
-export function stackSeries(series: readonly (readonly (number | null)[])[]): number[][] {
-  const sums: number[] = [];
-  return series.map((values) =>
-    values.map((value, at) => {
-      const top = (sums[at] ?? 0) + (value ?? 0);
-      sums[at] = top;
-      return top;
-    }),
-  );
-}
-
 /** Return one series for each of the keys with the largest sums, and one for the others together. Times without usage
  * have the value 0. */
 export function buildSeries<Used>(

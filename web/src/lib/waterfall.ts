@@ -16,6 +16,13 @@ export interface Line {
 
 export type SpanKind = "step" | "model" | "tool" | "child" | "wait";
 
+/** A failed attempt of a model call. */
+export interface FailedAttempt {
+  start: number;
+  end: number;
+  detail: string;
+}
+
 export interface Span {
   key: string;
   kind: SpanKind;
@@ -28,10 +35,17 @@ export interface Span {
   step: number;
   sequence: number;
   runId: string | null;
+  callId: string | null;
   depth: number;
+  /** The attempts before the last one. A call and its retries are one span. */
+  failures: readonly FailedAttempt[];
+  /** When the last attempt began. */
+  attemptStart: number;
 }
 
 const WAITING = new Set(["run_waiting", "approval_requested", "clarify_requested", "client_call_requested"]);
+/** Waits that another span shows: the child run, or the model call with its retries. */
+const SHOWN_ELSEWHERE = new Set(["child", "retry"]);
 
 /** Fold lines into spans, in the order of their starts. Lines may come in several parts. */
 export class Waterfall {
@@ -40,6 +54,8 @@ export class Waterfall {
   end = 0;
   /** The places of spans that are in progress. */
   #open = new Map<string, number>();
+  /** The places of model calls, by step. */
+  #calls = new Map<number, number>();
   #step = 0;
 
   add(lines: readonly Line[]): void {
@@ -50,7 +66,6 @@ export class Waterfall {
     if (!this.start) this.start = line.at;
     this.end = Math.max(this.end, line.at);
     if (!WAITING.has(line.type)) this.#close("wait", line, false);
-    const model = `model:${line.step ?? 0}:${line.attempt ?? 1}`;
     const call = `call:${line.call_id ?? ""}`;
     switch (line.type) {
       case "step_start":
@@ -61,13 +76,13 @@ export class Waterfall {
         this.#close(`step:${line.step ?? this.#step}`, line, false);
         break;
       case "llm_request":
-        this.#begin("model", model, line, line.name ?? "", 1);
+        this.#beginCall(line);
         break;
       case "llm_response":
-        this.#close(model, line, false);
+        this.#close("model", line, false);
         break;
       case "llm_error":
-        this.#close(model, line, true);
+        this.#close("model", line, true);
         break;
       case "tool_call_start":
       case "client_call_requested":
@@ -82,17 +97,40 @@ export class Waterfall {
         this.#close(call, line, true);
         break;
       case "agent_spawn":
-        this.#begin("child", `child:${line.call_id ?? ""}`, line, line.name ?? "", 2);
+        this.#begin("child", `child:${line.call_id ?? ""}`, line, line.name ?? "", 1);
         break;
       case "agent_end":
-        this.#close(`child:${line.call_id ?? ""}`, line, false);
+        this.#close(`child:${line.call_id ?? ""}`, line, line.text !== "completed");
         break;
       case "run_waiting":
-        this.#begin("wait", "wait", line, line.text ?? "", 1);
+        if (!SHOWN_ELSEWHERE.has(line.text ?? "")) this.#begin("wait", "wait", line, line.text ?? "", 1);
         break;
       case "run_end":
         for (const key of [...this.#open.keys()]) this.#close(key, line, false);
     }
+  }
+
+  /** Begin a model call, or another attempt of the call that failed in the same step. */
+  #beginCall(line: Line): void {
+    const step = line.step ?? this.#step;
+    const at = this.#calls.get(step);
+    const before = at === undefined ? undefined : this.spans[at];
+    if (at === undefined || !before?.failed || before.end === null) {
+      this.#begin("model", "model", line, line.name ?? "", 1);
+      this.#calls.set(step, this.spans.length - 1);
+      return;
+    }
+    const failure = { start: before.attemptStart, end: before.end, detail: before.detail };
+    this.spans[at] = {
+      ...before,
+      label: line.name ?? before.label,
+      detail: line.text ?? "",
+      end: null,
+      failed: false,
+      failures: [...before.failures, failure],
+      attemptStart: line.at,
+    };
+    this.#open.set("model", at);
   }
 
   #begin(kind: SpanKind, key: string, line: Line, label: string, depth: number): void {
@@ -107,7 +145,10 @@ export class Waterfall {
       step: line.step ?? this.#step,
       sequence: line.sequence,
       runId: line.run_id ?? null,
+      callId: line.call_id ?? null,
       depth,
+      failures: [],
+      attemptStart: line.at,
     };
     this.#open.set(key, this.spans.push(span) - 1);
   }
