@@ -21,6 +21,7 @@ ALLOWED = {
     "sandbox/git_settings.py": "asks git for the names of settings, which runs nothing that a repository names",
     "evaluation/effects.py": "runs the command that the author of a suite wrote, without the keys of the caller",
     "surfaces/server/sign_in_link.py": "opens the browser that the user has chosen, on the user's own screen",
+    "surfaces/terminal/clipboard.py": "reads the clipboard with the programs of the user's own desktop",
     "surfaces/terminal/editor.py": "opens the editor that the user has chosen, at the user's own terminal",
 }
 MODULES = {

@@ -15,7 +15,7 @@ from treadle.domain.ids import RunId
 from treadle.ports.model import Model
 from treadle.surfaces.home_access.home_link import HomeLink
 from treadle.surfaces.tui.app import TreadleApp
-from treadle.surfaces.tui.preferences import Preferences
+from treadle.surfaces.tui.preferences import Preferences, read_preferences
 from treadle.testing.models import ScriptedModel
 
 AGENT = """\
@@ -41,7 +41,7 @@ async def open_app(
     theme: str = "dark",
     agent: str = AGENT,
 ) -> AsyncGenerator[tuple[TreadleApp, Pilot[Any]], None]:
-    """Open the app in a home in this folder."""
+    """Open the app in a home in this folder. Without a theme, its settings are those of the home."""
     home = Home(folder / "home")
     (home.path / "agents" / "default").mkdir(parents=True, exist_ok=True)
     workspace = folder / "work"
@@ -56,7 +56,8 @@ async def open_app(
     link = HomeLink(home, make_engine)
     await link.open()
     try:
-        app = TreadleApp(link, "default", Preferences(theme=theme, bell=False))
+        read, problems = (Preferences(theme=theme, bell=False), ()) if theme else read_preferences(home.path)
+        app = TreadleApp(link, "default", read, problems=problems)
         async with app.run_test(size=size) as pilot:
             await wait_for(pilot, lambda: bool(app.chat.transcript.items))
             yield app, pilot

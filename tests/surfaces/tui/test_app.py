@@ -44,7 +44,7 @@ async def test_an_approval_is_edited_and_a_question_answered(
         monkeypatch.setattr(app.display_state, "_draw", lambda: None)  # it was drawn before the question came
         await pilot.press("enter")
         await wait_for(pilot, lambda: "2 that" in read_screen(app))
-        await wait_for(pilot, lambda: app.prompt.placeholder == texts.PLACEHOLDER_ANSWER)
+        await wait_for(pilot, lambda: app.prompt.placeholder == texts.PLACEHOLDER_ANSWER.format(keys=app.key_map))
         await pilot.press("2")
         await wait_for(pilot, lambda: "All done." in read_screen(app))
         screen = read_screen(app)
@@ -143,7 +143,7 @@ async def test_text_of_models_and_tools_is_never_markup(tmp_path: Path) -> None:
 
 
 def test_help_lists_every_key_and_command_and_every_key_has_an_action() -> None:
-    text = make_help(find_palette("plain")).plain
+    text = make_help(find_palette("plain"), keys.DEFAULT_KEYS).plain
     for key in keys.KEYS:
         assert all(keys.describe(each) in text for each in key.keys)
         if key.place in ("message", "anywhere"):
@@ -159,7 +159,7 @@ async def test_what_is_said_about_a_stop_ends_with_it(tmp_path: Path) -> None:
         await pilot.press("escape")
         await wait_for(pilot, lambda: app.chat.waits_for == "interrupted")
         await wait_for(pilot, lambda: "● interrupted" in read_screen(app))
-        assert texts.INTERRUPTING not in read_screen(app)
+        assert texts.INTERRUPTING.format(keys=app.key_map) not in read_screen(app)
         assert "The next message resumes the run." in read_screen(app)
         await pilot.press("escape")
         await wait_for(pilot, lambda: "The run was cancelled" in read_screen(app))
@@ -175,9 +175,9 @@ async def test_output_below_what_is_visible_is_announced(tmp_path: Path) -> None
         await wait_for(pilot, lambda: "paragraph 29" in read_screen(app))
         await pilot.press("pageup", "pageup")
         await wait_for(pilot, lambda: "paragraph 29" not in read_screen(app))
-        assert texts.NEWS_BELOW not in read_screen(app)
+        assert texts.NEWS_BELOW.format(keys=app.key_map) not in read_screen(app)
         await app.chat.send("again")
-        await wait_for(pilot, lambda: texts.NEWS_BELOW in read_screen(app))
+        await wait_for(pilot, lambda: texts.NEWS_BELOW.format(keys=app.key_map) in read_screen(app))
         await pilot.press("ctrl+end")
         await wait_for(pilot, lambda: "At the end." in read_screen(app))
-        await wait_for(pilot, lambda: texts.NEWS_BELOW not in read_screen(app))
+        await wait_for(pilot, lambda: texts.NEWS_BELOW.format(keys=app.key_map) not in read_screen(app))

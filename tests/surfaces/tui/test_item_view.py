@@ -49,7 +49,7 @@ def test_a_long_output_shows_its_beginning_and_its_end() -> None:
     lines = [line.strip() for line in show(item, details=True)]
     assert "line 1" in lines
     assert lines[-1] == "line 5000"
-    assert any("4600 lines left out · F6 shows all" in line for line in lines)
+    assert any("4600 lines left out · /output shows all" in line for line in lines)
     assert len(lines) < 420
 
 

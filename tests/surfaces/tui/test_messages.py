@@ -58,7 +58,7 @@ async def test_the_hints_of_an_approval_can_be_read_at_80_columns(tmp_path: Path
         await enter(pilot, "go")
         await wait_for(pilot, lambda: "4 all" in read_screen(app))
         await pilot.press("1")
-        await wait_for_text(app, pilot, texts.VIEW_FIRST)
+        await wait_for_text(app, pilot, texts.VIEW_FIRST.format(keys=app.key_map))
         await pilot.press("2")
         await wait_for(pilot, lambda: app.prompt.mode == "edit")
         app.prompt.put('{"path": ')

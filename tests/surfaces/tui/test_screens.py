@@ -117,7 +117,7 @@ def make_picker(app: TreadleApp) -> PickerScreen:
     async def load() -> list[PickerRow]:
         return rows
 
-    return PickerScreen(app.palette, texts.SESSIONS_TITLE, texts.SESSIONS_HINT, load, edits=True)
+    return PickerScreen(app.palette, app.key_map, texts.SESSIONS_TITLE, texts.SESSIONS_HINT, load, edits=True)
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])
@@ -136,7 +136,7 @@ async def test_the_main_screens_look_as_recorded(tmp_path: Path, size: tuple[int
             shown["approval"] = capture(app)
             app.chat.pending = []
             app.review.show()
-            for name, screen in (("sessions", make_picker(app)), ("help", HelpScreen(app.palette))):
+            for name, screen in (("sessions", make_picker(app)), ("help", HelpScreen(app.palette, app.key_map))):
                 app.push_screen(screen)
                 await wait_for(pilot, lambda: "Esc closes" in read_screen(app))
                 await pilot.pause()

@@ -116,7 +116,7 @@ async def test_a_row_that_is_too_long_takes_one_line(tmp_path: Path) -> None:
         return [PickerRow(name, name, "a long reason " * 20) for name in ("one", "two")]
 
     async with open_app(tmp_path) as (app, pilot):
-        app.push_screen(PickerScreen(app.palette, "Models", "Esc closes", load))
+        app.push_screen(PickerScreen(app.palette, app.key_map, "Models", "Esc closes", load))
         await wait_for(pilot, lambda: "two" in read_screen(app))
         assert read_screen(app).count("…") == 2
         assert sum("a long reason" in line for line in read_screen(app).split("\n")) == 2

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.surfaces.tui.stage import enter, open_app, read_screen, wait_for
+from treadle.operations.feedback import OF_RUN
+from treadle.operations.runs import OneRun
 from treadle.surfaces.tui import texts
 from treadle.testing.models import ScriptedModel, ask, call, say
 
@@ -72,3 +74,22 @@ async def test_a_command_without_anything_to_do_says_so(tmp_path: Path) -> None:
         await enter(pilot, "/undo")
         await wait_for(pilot, lambda: "failed: There is nothing to undo" in read_screen(app))
         assert read_screen(app).count("nothing to undo") == 1
+
+
+async def test_feedback_scores_the_latest_run(tmp_path: Path) -> None:
+    async with open_app(tmp_path, ScriptedModel(say("One."))) as (app, pilot):
+        await enter(pilot, "/feedback good")
+        await wait_for(pilot, lambda: texts.NO_SESSION in read_screen(app))
+        await enter(pilot, "go")
+        await wait_for(pilot, lambda: "One." in read_screen(app))
+        await enter(pilot, "/feedback fine")
+        await wait_for(pilot, lambda: "/feedback takes" in read_screen(app))
+        await enter(pilot, "/feedback bad It missed a file.")
+        await wait_for(pilot, lambda: "Feedback: bad" in read_screen(app))
+        await enter(pilot, "/feedback good")
+        await wait_for(pilot, lambda: "Feedback: good" in read_screen(app))
+        await enter(pilot, "/feedback bad It missed a file.")
+        await wait_for(pilot, lambda: "Feedback: bad" in read_screen(app))
+        assert app.chat.latest_run is not None
+        found = await app.link.call(OF_RUN, OneRun(app.chat.latest_run))
+    assert [(each.score, each.note, each.author) for each in found.items] == [(0.0, "It missed a file.", "the owner of the home")]

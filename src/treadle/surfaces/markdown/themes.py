@@ -74,16 +74,16 @@ def find_palette(name: str) -> Palette:
 
 @lru_cache(1)
 def _dark() -> Palette:
-    return _make_palette(DARK)
+    return make_palette(DARK, COLOURS[DARK])
 
 
 @lru_cache(1)
 def _light() -> Palette:
-    return _make_palette(LIGHT)
+    return make_palette(LIGHT, COLOURS[LIGHT])
 
 
-def _make_palette(name: str) -> Palette:
-    colours = COLOURS[name]
+def make_palette(name: str, colours: Colours) -> Palette:
+    """Return the palette of a theme with these colours."""
 
     def ink(colour: str, *, bold: bool | None = None, italic: bool | None = None) -> Style:
         return Style(color=colour, bold=bold, italic=italic)

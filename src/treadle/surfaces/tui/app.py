@@ -3,36 +3,38 @@
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import TypeVar
 
 import msgspec
 from textual import events, on
 from textual.app import App, ComposeResult
-from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Static, TextArea
 
 from treadle.domain.errors import TreadleError
 from treadle.surfaces.home_access.home_link import HomeLink
-from treadle.surfaces.markdown.themes import PLAIN_NAME, find_palette
+from treadle.surfaces.markdown.themes import PLAIN_NAME
 from treadle.surfaces.terminal.text import one_line
-from treadle.surfaces.tui import keys, texts
+from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.approval_panel import ApprovalPanel
 from treadle.surfaces.tui.chat import Chat
+from treadle.surfaces.tui.child_runs import ChildRuns
 from treadle.surfaces.tui.command_runner import CommandRunner
 from treadle.surfaces.tui.departure import Departure
 from treadle.surfaces.tui.display_state import NEEDS_USER, DisplayState
 from treadle.surfaces.tui.enter_keys import recognize_alt_enter
 from treadle.surfaces.tui.key_queue import KeyQueue
+from treadle.surfaces.tui.keys import bind_keys
 from treadle.surfaces.tui.leaving import Leaving
 from treadle.surfaces.tui.message_history import MessageHistory
 from treadle.surfaces.tui.notification import RESTORE_TITLE, SAVE_TITLE, make_notification
 from treadle.surfaces.tui.opening import Opening
 from treadle.surfaces.tui.outbox import Outbox
+from treadle.surfaces.tui.own_themes import Themes
 from treadle.surfaces.tui.plan_panel import PlanPanel
-from treadle.surfaces.tui.preferences import Preferences, write_preferences
+from treadle.surfaces.tui.preferences import Preferences, describe_problems, write_preferences
 from treadle.surfaces.tui.preload import preload
 from treadle.surfaces.tui.prompt_controller import PromptController
 from treadle.surfaces.tui.prompt_view import MessageEditor, PromptExtras
@@ -54,14 +56,10 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
     ENABLE_COMMAND_PALETTE = False
     CSS = """
     Screen { layout: vertical; background: $background; }
+    #child { display: none; height: 1; padding: 0 2; background: $panel; color: $accent; }
     #banner { display: none; height: auto; padding: 0 2; background: $panel; color: $warning; }
     #notice { display: none; height: auto; max-height: 8; padding: 0 2; background: $panel; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(",".join(key.keys), key.action, key.help, show=False)
-        for key in keys.KEYS
-        if key.place == "anywhere"
-    ]
 
     def __init__(
         self,
@@ -70,26 +68,37 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         preferences: Preferences,
         opening: Opening = NEW_SESSION,
         background: str | None = None,
+        problems: Sequence[str] = (),
     ) -> None:
-        self.palette = find_palette(choose_theme(preferences.theme, background))  # before Textual reads NO_COLOR
+        """`problems` are those of the settings, which the user is told."""
+        self.themes = Themes(preferences.themes)
+        theme = choose_theme(self.themes, preferences.theme, background)  # before Textual reads NO_COLOR
+        self.palette = self.themes.find_palette(theme)
+        self.key_map, _ = bind_keys(preferences.keys)
         recognize_alt_enter()
         os.environ.pop("NO_COLOR", None)  # the plain theme has no colours; Textual would add greys
         super().__init__(ansi_color=self.palette.name == PLAIN_NAME)
-        for theme in make_textual_themes():
-            self.register_theme(theme)
+        for each in make_textual_themes(self.themes):
+            self.register_theme(each)
+        for key in self.key_map.keys:
+            if key.place == "anywhere" and key.keys:
+                self.bind(",".join(key.keys), key.action, show=False)
         self.theme = f"treadle-{self.palette.name}"
         self.preferences = preferences
         self.link = link
         self.display_state = DisplayState(self)
         self.chat = Chat(link, agent, self.display_state, opening.model)
+        self.child_runs = ChildRuns(self)
         self._opening = opening
-        self.view = TranscriptView(lambda: self.chat.transcript, self.palette)
+        self._problems = problems
+        self.view = TranscriptView(lambda: self.child_runs.transcript, self.palette, self.key_map)
         self.view.thinking, self.view.details = preferences.thinking, preferences.details
-        self.prompt = MessageEditor()
-        self.extras = PromptExtras(self.palette)
-        self.panel = ApprovalPanel(self.palette)
+        self.prompt = MessageEditor(self.key_map)
+        self.extras = PromptExtras(self.palette, self.key_map)
+        self.panel = ApprovalPanel(self.palette, self.key_map)
         self.plan = PlanPanel(self.palette)
         self.status = StatusLine(self.palette)
+        self.child_bar = Static(id="child", markup=False)
         self.banner = Static(id="banner")
         self.notice = Static(id="notice")
         self.history = MessageHistory(link.home.path)
@@ -112,6 +121,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         return {"dim": "#808080"}
 
     def compose(self) -> ComposeResult:
+        yield self.child_bar
         yield self.view
         yield self.banner
         yield self.notice
@@ -152,6 +162,8 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         self.welcome()
         self.input.show_mode()
         self.display_state.show_state()
+        if self._problems:
+            self.call_after_refresh(self.flash, describe_problems(self._problems))  # the size is known then
         await asyncio.to_thread(preload, self.link, self.chat)
 
     async def _send_first(self) -> None:
@@ -182,7 +194,8 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         """Show how to begin, in an empty session."""
         if not self.chat.transcript.items:
             folder = one_line(str(self.folder))
-            text = texts.WELCOME.format(agent=one_line(self.chat.agent_name), folder=folder)
+            agent = one_line(self.chat.agent_name)
+            text = texts.WELCOME.format(agent=agent, folder=folder, keys=self.key_map)
             self.chat.transcript.report(text)
 
     @property
@@ -230,11 +243,11 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
     def save_preferences(self, **changes: object) -> None:
         """Change the settings and store them."""
         self.preferences = msgspec.structs.replace(self.preferences, **changes)
-        write_preferences(self.link.home.path, self.preferences)
+        write_preferences(self.link.home.path, changes)
 
     def use_theme(self, name: str) -> None:
         """Change the theme."""
-        self.palette = find_palette(name)
+        self.palette = self.themes.find_palette(name)
         for part in (self.view, self.extras, self.panel, self.plan, self.status):
             part.palette = self.palette
         self.ansi_color = name == PLAIN_NAME
@@ -290,7 +303,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
             await self.chat.cancel()
         else:
             self._interrupted = (run.run_id, run.sequence)
-            self.flash(texts.INTERRUPTING)
+            self.flash(texts.INTERRUPTING.format(keys=self.key_map))
             await self.chat.interrupt()
 
     async def lend_terminal(self, work: Callable[[], Result]) -> Result:
@@ -302,7 +315,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
     def action_help(self) -> None:
         from treadle.surfaces.tui.help_screen import HelpScreen
 
-        self.push_screen(HelpScreen(self.palette, "approval" if self.panel.has_focus else "message"))
+        self.push_screen(HelpScreen(self.palette, self.key_map, "approval" if self.panel.has_focus else "message"))
 
     def action_sessions(self) -> None:
         self.perform(self.runner.sessions.choose(""))
@@ -321,6 +334,9 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
 
     def action_show_output(self) -> None:
         self.runner.show_output()
+
+    def action_open_child(self) -> None:
+        self.perform(self.child_runs.choose())
 
     def action_new_session(self) -> None:
         self.perform(self.runner.start_session())
@@ -381,7 +397,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
             self._leave_asked_at = time.monotonic()
             if self.chat.is_busy and self.chat.waits_for not in NEEDS_USER:
                 await self.stop_run()
-            self.flash(texts.QUIT_AGAIN)
+            self.flash(texts.QUIT_AGAIN.format(keys=self.key_map))
 
     def action_quit_if_empty(self) -> None:
         if not self.prompt.text:
@@ -391,10 +407,14 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
 
     @on(TranscriptView.ReachedTop)
     def _on_top(self) -> None:
-        if self.chat.has_earlier:
+        if self.chat.has_earlier and not self.child_runs.is_open:
             self.perform(self._load_earlier())
         else:
             self.view.asked_top = False
+
+    @on(TranscriptView.ChildClicked)
+    def _on_child_clicked(self, event: TranscriptView.ChildClicked) -> None:
+        self.child_runs.open(event.shown, event.child)
 
     async def _load_earlier(self) -> None:
         await self.chat.load_earlier()
@@ -435,4 +455,5 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
 
     async def on_unmount(self) -> None:
         self.write_terminal(RESTORE_TITLE)
+        self.child_runs.stop()
         await self.chat.close()

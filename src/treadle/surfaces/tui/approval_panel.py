@@ -14,9 +14,10 @@ from treadle.domain.permissions import describe_destruction
 from treadle.surfaces.markdown.palette import Palette
 from treadle.surfaces.terminal.call_view import MARGIN, Row, quote_lines, show_change
 from treadle.surfaces.terminal.text import one_line, reveal_line
-from treadle.surfaces.tui import keys, texts
-from treadle.surfaces.tui.approval_choices import list_choices
+from treadle.surfaces.tui import texts
+from treadle.surfaces.tui.approval_choices import ApprovalChoice, list_choices
 from treadle.surfaces.tui.chat_state import Pending, PendingApproval, PendingQuestion
+from treadle.surfaces.tui.keys import KeyMap
 
 HEIGHT_SHARE = 0.75
 """The largest share of the screen for the panel, as in its style."""
@@ -68,9 +69,10 @@ class ApprovalPanel(Vertical, can_focus=True):
 
         text: str
 
-    def __init__(self, palette: Palette) -> None:
+    def __init__(self, palette: Palette, key_map: KeyMap) -> None:
         super().__init__()
         self.palette = palette
+        self._key_map = key_map
         self.pending: Pending | None = None
         self._is_ready = False
         self._guard: Timer | None = None
@@ -154,7 +156,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         choices = Text()
         for index, choice in enumerate(list_choices(view)):
             choices.append("\n" if index else "")
-            choices.append(f" {choice.key} ", palette.accent + palette.strong)
+            choices.append(f" {self._name_key(choice)} ", palette.accent + palette.strong)
             choices.append(choice.name, palette.text)
             choices.append(f"  {choice.help}", palette.dim)
         return title, body, choices
@@ -174,11 +176,14 @@ class ApprovalPanel(Vertical, can_focus=True):
         """Return the choices on one line, for a call that needs the room."""
         choices, listed = Text(), list_choices(pending.view)
         for choice in listed:
-            choices.append(f" {choice.key} ", self.palette.accent + self.palette.strong)
+            choices.append(f" {self._name_key(choice)} ", self.palette.accent + self.palette.strong)
             choices.append(f"{choice.name}  ", self.palette.text)
         if len(listed) > 3:
-            choices.append(f"\n   {texts.LAST_CHOICE.format(key=listed[3].key, help=listed[3].help)}")
+            choices.append(f"\n   {texts.LAST_CHOICE.format(key=self._name_key(listed[3]), help=listed[3].help)}")
         return choices
+
+    def _name_key(self, choice: ApprovalChoice) -> str:
+        return self._key_map[f"approval.choose_{choice.key}"]
 
     def _question(self, pending: PendingQuestion, width: int) -> tuple[Text, Text, Text]:
         palette, question = self.palette, pending.question
@@ -188,7 +193,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         for number, option in enumerate(question.options, start=1):
             choices.append(f" {number} ", palette.accent + palette.strong)
             choices.append(reveal_line(option, width - 4) + "\n", palette.text)
-        choices.append(texts.PLACEHOLDER_ANSWER, palette.dim)
+        choices.append(texts.PLACEHOLDER_ANSWER.format(keys=self._key_map), palette.dim)
         return title, body, choices
 
     # ── Keys ──
@@ -203,7 +208,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self.border_subtitle = ""
 
     def on_blur(self) -> None:
-        self.border_subtitle = texts.ANSWER_KEY
+        self.border_subtitle = texts.ANSWER_KEY.format(keys=self._key_map)
 
     def accept_keys(self) -> None:
         """Let the keys decide again."""
@@ -216,7 +221,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         if self._was_chosen:
             event.stop()
             return
-        action = keys.find_action("approval", event.key)
+        action = self._key_map.find_action("approval", event.key)
         if isinstance(pending, PendingQuestion) and event.character and event.character.isdecimal():
             action = f"choose_{event.character}"
         match action:
@@ -269,7 +274,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             return
         self._note_read()
         if chosen.must_read and self.body.max_scroll_y > 0 and not self._was_read:
-            self.post_message(self.Hint(texts.VIEW_FIRST))
+            self.post_message(self.Hint(texts.VIEW_FIRST.format(keys=self._key_map)))
             return
         self._send_choice(pending, choice)
 

@@ -108,6 +108,11 @@ class Chat:
         return None if self.run is None else self.run.waits_for
 
     @property
+    def latest_run(self) -> RunId | None:
+        """The run on the screen that was started last."""
+        return self._last_shown
+
+    @property
     def has_earlier(self) -> bool:
         return self._pages is not None and self._pages.has_more
 
@@ -284,6 +289,7 @@ class Chat:
                 self._spawn(self.sync())
         elif self.run is not None and event.run_id in self.run.children:
             self._note_changes(self.run.apply(event))
+            self._listener.handle_child_event(event)
 
     def _on_link_change(self, state: LinkState, detail: str) -> None:
         self._context.copy().run(self._listener.show_link, state, detail)

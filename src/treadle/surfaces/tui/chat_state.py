@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from treadle.domain.envelope import Event
 from treadle.domain.ids import RunId
 from treadle.domain.transcript import RunTotals
 from treadle.operations import runs
@@ -105,6 +106,9 @@ class ChatListener:
 
     def show_state(self) -> None:
         """The run, the queue, or the connection changed."""
+
+    def handle_child_event(self, event: Event) -> None:
+        """A run that a child run has started has gone on."""
 
     def show_pending(self) -> None:
         """The approvals and questions changed."""

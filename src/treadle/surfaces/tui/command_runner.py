@@ -12,7 +12,6 @@ from treadle.domain.money import format_cost
 from treadle.domain.transcript import MessageItem
 from treadle.operations import runs, sessions
 from treadle.operations.file_changes import FILES, ListChangedFiles
-from treadle.surfaces.markdown.themes import DARK, LIGHT, NAMES
 from treadle.surfaces.terminal.output import short_id, when
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat_state import ForkSource
@@ -21,7 +20,7 @@ from treadle.surfaces.tui.controlled_app import ControlledApp
 from treadle.surfaces.tui.item_view import format_count
 from treadle.surfaces.tui.model_choice import list_model_rows
 from treadle.surfaces.tui.rewind import Rewind
-from treadle.surfaces.tui.run_commands import change_run, choose_mode
+from treadle.surfaces.tui.run_commands import change_run, choose_mode, give_feedback
 from treadle.surfaces.tui.session_export import export_markdown
 from treadle.surfaces.tui.session_pages import SessionPages
 from treadle.surfaces.tui.session_picker import SessionPicker
@@ -81,15 +80,12 @@ class CommandRunner:
         match name:
             case "/queue" | "/unqueue" | "/resume" | "/cancel":
                 app.flash(await change_run(app.chat, name, argument))
+            case "/feedback":
+                app.flash(await give_feedback(app.chat, argument))
             case "/mode":
                 await self.choose_mode(argument)
             case "/theme":
-                theme = argument or (LIGHT if app.palette.name == DARK else DARK)
-                if theme not in NAMES:
-                    raise UsageError(f"There is no theme `{theme}`. Themes: {', '.join(NAMES)}.")
-                app.use_theme(theme)
-                app.save_preferences(theme=theme)
-                app.flash(texts.THEME_SET.format(theme=theme))
+                self._use_theme(argument or self._next_theme())
             case "/init" | "/review":
                 await self._ask_agent(name, argument)
             case "/context" | "/mcp" | "/permissions":
@@ -148,6 +144,18 @@ class CommandRunner:
         rule = allowed[number - 1]
         app.link.home.disallow(agent.name, rule)
         app.flash(texts.PERMISSION_REMOVED.format(rule=f"{rule.tool} {rule.match or ''}".strip()))
+
+    def _next_theme(self) -> str:
+        names = self._app.themes.names
+        return names[(names.index(self._app.palette.name) + 1) % len(names)]
+
+    def _use_theme(self, name: str) -> None:
+        app = self._app
+        if name not in app.themes.names:
+            raise UsageError(f"There is no theme `{name}`. Themes: {', '.join(app.themes.names)}.")
+        app.use_theme(name)
+        app.save_preferences(theme=name)
+        app.flash(texts.THEME_SET.format(theme=name))
 
     def _toggle(self, name: str) -> None:
         state = not getattr(self._app.preferences, name)
@@ -215,7 +223,7 @@ class CommandRunner:
                 said[:0] = [item for item in items if isinstance(item, MessageItem) and item.delivery == "message"]
             return [PickerRow(str(index), item.text, _say_when(item)) for index, item in enumerate(said)][::-1]
 
-        picked = await self._pick(PickerScreen(app.palette, title, hint, load))
+        picked = await self._pick(PickerScreen(app.palette, app.key_map, title, hint, load))
         return None if picked is None else said[int(picked.key)]
 
     # ── Models and agents ──
@@ -230,7 +238,9 @@ class CommandRunner:
                 return await list_model_rows(app.link)
 
             picked = await self._pick(
-                PickerScreen(app.palette, texts.MODELS_TITLE, texts.MODELS_HINT, load_models, allows_typed=True)
+                PickerScreen(
+                    app.palette, app.key_map, texts.MODELS_TITLE, texts.MODELS_HINT, load_models, allows_typed=True
+                )
             )
             if picked is None:
                 return
@@ -245,7 +255,7 @@ class CommandRunner:
             from treadle.surfaces.tui.picker_screen import PickerScreen
 
             picked = await self._pick(
-                PickerScreen(app.palette, texts.AGENTS_TITLE, texts.AGENTS_HINT, self.list_agents)
+                PickerScreen(app.palette, app.key_map, texts.AGENTS_TITLE, texts.AGENTS_HINT, self.list_agents)
             )
             if picked is None:
                 return
@@ -278,16 +288,18 @@ class CommandRunner:
         from treadle.surfaces.tui.output_screen import OutputScreen
 
         app = self._app
-        items = app.chat.transcript.items
+        items = app.child_runs.transcript.items
         shown = app.view.last_visible
-        calls = [call for call in app.chat.transcript.calls if call.result or call.output]
+        calls = [call for call in app.child_runs.transcript.calls if call.result or call.output]
         if not calls:
             app.flash(texts.NO_OUTPUT)
             return
         end = next((index for index, item in enumerate(items) if item is shown), len(items))
         before = len([call for call in list_calls(items[: end + 1]) if call.result or call.output])
         app.push_screen(
-            OutputScreen(app.palette, calls, max(0, before - 1), lambda item: read_output(app.link, item))
+            OutputScreen(
+                app.palette, app.key_map, calls, max(0, before - 1), lambda item: read_output(app.link, item)
+            )
         )
 
     async def _show_changes(self, argument: str) -> None:
@@ -358,7 +370,7 @@ class CommandRunner:
     def copy(self, what: str) -> None:
         """Copy the last answer, or its last code block."""
         app = self._app
-        answer = app.chat.transcript.last_answer
+        answer = app.child_runs.transcript.last_answer
         if answer is None:
             app.flash(texts.NOTHING_TO_COPY)
             return

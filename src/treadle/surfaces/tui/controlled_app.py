@@ -9,19 +9,23 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Static
 
+from treadle.domain.envelope import Event
 from treadle.surfaces.home_access.home_link import HomeLink
 from treadle.surfaces.markdown.palette import Palette
 from treadle.surfaces.tui.approval_panel import ApprovalPanel
 from treadle.surfaces.tui.chat import Chat
 from treadle.surfaces.tui.chat_state import ForkSource
 from treadle.surfaces.tui.commands import Slash
+from treadle.surfaces.tui.keys import KeyMap
 from treadle.surfaces.tui.leaving import Leaving
 from treadle.surfaces.tui.message_history import MessageHistory
+from treadle.surfaces.tui.own_themes import Themes
 from treadle.surfaces.tui.plan_panel import PlanPanel
 from treadle.surfaces.tui.preferences import Preferences
 from treadle.surfaces.tui.prompt_view import MessageEditor, Mode, PromptExtras
 from treadle.surfaces.tui.status_line import StatusLine
 from treadle.surfaces.tui.suggestions import Suggestion
+from treadle.surfaces.tui.transcript import SessionTranscript
 from treadle.surfaces.tui.transcript_view import TranscriptView
 
 BannerKind = Literal["", "link", "model"]
@@ -35,6 +39,8 @@ class DisplayControl(Protocol):
     """What `DisplayState` does for the others."""
 
     def clear_messages(self) -> None: ...
+
+    def show_state(self) -> None: ...
 
     def set_banner(self, kind: BannerKind, text: str) -> None: ...
 
@@ -64,6 +70,24 @@ class ReviewControl(Protocol):
     async def submit(self, mode: Mode, text: str) -> None: ...
 
 
+class ChildControl(Protocol):
+    """What `ChildRuns` does for the others."""
+
+    @property
+    def transcript(self) -> SessionTranscript: ...
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def describe(self) -> str: ...
+
+    def handle_event(self, event: Event) -> None: ...
+
+    def go_back(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class OwnSuggestions(Protocol):
     """What `OwnCommands` does for the prompt."""
 
@@ -79,6 +103,8 @@ class OutboxControl(Protocol):
     def attach(self, path: Path) -> None: ...
 
     def recall(self, text: str) -> None: ...
+
+    async def paste_clipboard(self) -> None: ...
 
     async def send(self, text: str, *, after_run: bool = False) -> None: ...
 
@@ -109,10 +135,13 @@ class ControlledApp(Protocol):
     chat: Chat
     preferences: Preferences
     palette: Palette
+    themes: Themes
+    key_map: KeyMap
     history: MessageHistory
 
     # Widgets
     view: TranscriptView
+    child_bar: Static
     banner: Static
     notice: Static
     panel: ApprovalPanel
@@ -136,6 +165,9 @@ class ControlledApp(Protocol):
 
     @property
     def runner(self) -> CommandControl: ...
+
+    @property
+    def child_runs(self) -> ChildControl: ...
 
     @property
     def departure(self) -> DepartureControl: ...
@@ -171,6 +203,9 @@ class ControlledApp(Protocol):
     def action_toggle_thinking(self) -> None: ...
 
     # Methods of Textual
+    @property
+    def clipboard(self) -> str: ...
+
     @property
     def is_running(self) -> bool: ...
 

@@ -57,7 +57,7 @@ class Departure:
             self._app.exit(self._make("background"))
             return
         self.is_moving = True
-        self._app.display_state.set_banner("link", texts.MOVING)
+        self._app.display_state.set_banner("link", texts.MOVING.format(keys=self._app.key_map))
         run = self._app.chat.run
         start_background_process([] if run is None else [run.run_id])
 

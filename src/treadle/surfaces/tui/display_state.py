@@ -7,6 +7,7 @@ import time
 from rich.text import Text
 from textual.timer import Timer
 
+from treadle.domain.envelope import Event
 from treadle.domain.errors import TreadleError
 from treadle.domain.transcript import MessageItem
 from treadle.surfaces.home_access.home_link import LinkState
@@ -55,7 +56,8 @@ class DisplayState(ChatListener):
     # ── The conversation ──
 
     def show_change(self, item: ShownItem | None) -> None:
-        self._app.view.note_change(item)
+        if not self._app.child_runs.is_open:
+            self._app.view.note_change(item)
         if item is not None and isinstance(item.item, MessageItem):
             self._app.history.confirm(item.item.text)
 
@@ -64,6 +66,9 @@ class DisplayState(ChatListener):
         if not self._is_planned and self._app.is_running:
             self._is_planned = True
             self._app.set_timer(STATUS_SECONDS, self._draw)
+
+    def handle_child_event(self, event: Event) -> None:
+        self._app.child_runs.handle_event(event)
 
     def show_pending(self) -> None:
         self._app.review.show()
@@ -85,7 +90,8 @@ class DisplayState(ChatListener):
             return
         match state:
             case "leaving":
-                self.set_banner("link", texts.MOVING if app.departure.is_moving else texts.TAKEN_OVER)
+                said = texts.MOVING if app.departure.is_moving else texts.TAKEN_OVER
+                self.set_banner("link", said.format(keys=app.key_map))
             case "lost":
                 self.set_banner("link", texts.CANNOT_OPEN.format(error=detail) if detail else texts.SERVER_GONE)
                 app.departure.on_home_released()
@@ -139,9 +145,12 @@ class DisplayState(ChatListener):
     def _draw(self) -> None:
         app = self._app
         self._is_planned = False
-        news = texts.NEWS_BELOW if app.view.has_news else ""
+        news = texts.NEWS_BELOW.format(keys=app.key_map) if app.view.has_news else ""
         app.status.show(app.chat, self._model_name(), self._describe_place(), news)
         self._show_title()
+        child = app.child_runs.describe()
+        app.child_bar.display = bool(child)
+        app.child_bar.update(child)
         app.plan.show(app.chat.plan)
         self._show_model_banner()
         app.input.show_mode()

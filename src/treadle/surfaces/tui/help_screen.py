@@ -10,9 +10,11 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from treadle.surfaces.markdown.palette import Palette
-from treadle.surfaces.tui import keys, texts
+from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.commands import list_commands
+from treadle.surfaces.tui.keys import PLACES, KeyMap, Place
 
+CLOSING_KEYS = ("escape", "q", "ctrl+c", "enter")
 NAME_WIDTH, MAX_WIDTH, MARGINS = 30, 96, 8
 """Columns of the keys, of the whole help, and of its border, padding and scrollbar."""
 
@@ -28,11 +30,12 @@ class HelpScreen(ModalScreen[None]):
     }
     """
 
-    def __init__(self, palette: Palette, place: keys.Place = "message") -> None:
+    def __init__(self, palette: Palette, key_map: KeyMap, place: Place = "message") -> None:
         """`place` is where the user is. Its keys come first."""
         super().__init__()
         self._palette = palette
-        self._place: keys.Place = place
+        self._key_map = key_map
+        self._place: Place = place
 
     def compose(self) -> ComposeResult:
         with VerticalScroll() as box:
@@ -48,19 +51,21 @@ class HelpScreen(ModalScreen[None]):
 
     def _fill(self) -> None:
         width = min(MAX_WIDTH, int(self.size.width * 0.96)) - MARGINS
-        self.query_one("#help", Static).update(make_help(self._palette, width, self._place))
+        self.query_one("#help", Static).update(make_help(self._palette, self._key_map, width, self._place))
 
     def on_key(self, event: events.Key) -> None:
-        if event.key in ("escape", "q", "f1", "ctrl+c", "enter"):
+        if event.key in CLOSING_KEYS or self._key_map.find_action("anywhere", event.key) == "help":
             event.stop()
             self.dismiss()
 
 
-def make_help(palette: Palette, width: int = MAX_WIDTH - MARGINS, first: keys.Place = "message") -> Text:
+def make_help(
+    palette: Palette, key_map: KeyMap, width: int = MAX_WIDTH - MARGINS, first: Place = "message"
+) -> Text:
     """Return the help as text of a width, with the keys of a place at the beginning."""
     text = Text()
-    places = sorted(keys.PLACES, key=lambda place: place != first)
-    sections = [(keys.PLACES[place], keys.list_keys(place)) for place in places]
+    places = sorted(PLACES, key=lambda place: place != first)
+    sections = [(PLACES[place], key_map.list_keys(place)) for place in places]
     for title, rows in [*sections, (texts.HELP_COMMANDS, list_commands())]:
         text.append(f"\n{title}\n", palette.heading)
         for name, help_ in rows:

@@ -34,12 +34,13 @@ from treadle.surfaces.tui.departure import (
     waits_for_user,
 )
 from treadle.surfaces.tui.item_view import MARGIN, MAX_WIDTH, render_item
+from treadle.surfaces.tui.keys import DEFAULT_KEYS
 from treadle.surfaces.tui.line_reader import LineReader
 from treadle.surfaces.tui.opening import Opening
-from treadle.surfaces.tui.run_commands import change_run, choose_mode
+from treadle.surfaces.tui.run_commands import change_run, choose_mode, give_feedback
 from treadle.surfaces.tui.transcript import ShownItem
 
-SUPPORTED = ("/help", "/new", "/model", "/mode", "/queue", "/unqueue", "/resume", "/cancel", "/quit")
+SUPPORTED = ("/help", "/new", "/model", "/mode", "/queue", "/unqueue", "/resume", "/cancel", "/feedback", "/quit")
 """The commands of the UI that this mode has; session commands go to the session."""
 
 
@@ -174,6 +175,8 @@ class InlineChat(ChatListener):
                 self._say(await choose_mode(self._chat, argument))
             case "/queue" | "/unqueue" | "/resume" | "/cancel":
                 self._say(await change_run(self._chat, name, argument))
+            case "/feedback":
+                self._say(await give_feedback(self._chat, argument))
             case "/quit":
                 return False
             case _:
@@ -260,7 +263,7 @@ class InlineChat(ChatListener):
                 self._say(row)
             for number, option in enumerate(pending.question.options, start=1):
                 self._say(f"  {number}. {reveal_line(option)}")
-            self._say(texts.PLACEHOLDER_ANSWER)
+            self._say(texts.PLACEHOLDER_ANSWER.format(keys=DEFAULT_KEYS))
         self._ring()
         self._prompt()
 

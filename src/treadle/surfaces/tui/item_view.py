@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from rich.segment import Segment
 from rich.style import Style
 
+from treadle.domain.attachments import measure_base64
 from treadle.domain.durations import format_duration
 from treadle.domain.graphemes import display_width
 from treadle.domain.tools import COMMAND, COMMAND_ALIAS, PLAN_TOOL
@@ -30,6 +31,7 @@ from treadle.surfaces.terminal.file_changes import FILE_TOOLS, find_change
 from treadle.surfaces.terminal.text import cut, reveal_line
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.file_report import render_files
+from treadle.surfaces.tui.keys import DEFAULT_KEYS, KeyMap
 from treadle.surfaces.tui.transcript import Report, ShownItem
 
 MAX_WIDTH = 120
@@ -50,7 +52,15 @@ MARKS = {
 }  # fmt: skip
 
 
-def render_item(shown: ShownItem, width: int, palette: Palette, *, details: bool, thinking: bool) -> list[Line]:
+def render_item(
+    shown: ShownItem,
+    width: int,
+    palette: Palette,
+    key_map: KeyMap = DEFAULT_KEYS,
+    *,
+    details: bool,
+    thinking: bool,
+) -> list[Line]:
     """Return the lines of an item, with an empty line before it where one belongs."""
     inner = max(10, width - len(MARGIN) - 1)
     prose = min(inner, MAX_WIDTH)
@@ -68,7 +78,8 @@ def render_item(shown: ShownItem, width: int, palette: Palette, *, details: bool
             is_open = thinking if shown.expanded is None else shown.expanded
             return [[], *_thinking(item, inner, palette, is_open=is_open)]
         case CallItem() as item:
-            return _call(item, list(shown.children.values()), inner, palette, is_open=is_open)
+            children = list_children(shown)
+            return _call(item, children, inner, palette, key_map, is_open=is_open)
         case QuestionItem(state="answered", answer=answer):
             return [_under(cut(f"→ {clean(answer)}", inner - 4), palette.text)]
         case PlanItem(steps=steps):
@@ -93,7 +104,8 @@ def answer_lines(lines: Sequence[Line]) -> list[Line]:
 def _user(item: MessageItem, width: int, palette: Palette, *, is_open: bool) -> list[Line]:
     text = clean(item.text.strip("\n"))
     if count := len(item.images):
-        text += f" {texts.IMAGES.format(count=count, s='' if count == 1 else 's')}"
+        size = format_size(sum(measure_base64(image.data) for image in item.images))
+        text += f" {texts.IMAGES.format(count=count, s='' if count == 1 else 's', size=size)}"
     rows = wrap([(text, palette.user)], min(width, MAX_WIDTH) - 2)
     if len(rows) > MAX_USER_LINES and not is_open:
         hidden = len(rows) - MAX_USER_LINES
@@ -178,14 +190,21 @@ def _plan_step(step: PlanStep, width: int, palette: Palette) -> list[Line]:
 
 
 def _call(
-    item: CallItem, children: Sequence[ChildItem], width: int, palette: Palette, *, is_open: bool
+    item: CallItem, children: Sequence[ChildItem], width: int, palette: Palette, key_map: KeyMap, *, is_open: bool
 ) -> list[Line]:
     lines = [_call_head(item, width, palette)]
     if is_open and item.state != "writing":
         lines += _details(item, width, palette)
     else:
-        lines += _preview(item, width, palette)
-    return [*lines, *(_child_line(child, width, palette) for child in sorted(children, key=_order_child))]
+        lines += _preview(item, width, palette, key_map)
+    return [*lines, *(_child_line(child, width, palette) for child in children)]
+
+
+def list_children(shown: ShownItem) -> list[ChildItem]:
+    """Return the child runs that an item shows, in the order of their lines, which are its last ones."""
+    if isinstance(shown.item, ChildItem):
+        return [shown.item]
+    return sorted(shown.children.values(), key=_order_child)
 
 
 def _order_child(child: ChildItem) -> list[int]:
@@ -259,19 +278,19 @@ def _count_found(item: CallItem) -> str:
     )
 
 
-def _preview_output(item: CallItem, width: int, palette: Palette) -> list[Line]:
+def _preview_output(item: CallItem, width: int, palette: Palette, key_map: KeyMap) -> list[Line]:
     """Return the first lines that a command has printed."""
     if item.name not in (COMMAND, COMMAND_ALIAS) or not item.result.strip():
         return []
     rows = item.result.rstrip("\n").split("\n")
     shown = [_under(cut(clean(row), width - 4), palette.dim) for row in rows[:MAX_OUTPUT_LINES]]
     if len(rows) > MAX_OUTPUT_LINES:
-        hidden = _describe_details(len(rows) - MAX_OUTPUT_LINES)
+        hidden = _describe_details(len(rows) - MAX_OUTPUT_LINES, key_map)
         shown.append(_under(hidden, palette.dim))
     return shown
 
 
-def _preview(item: CallItem, width: int, palette: Palette) -> list[Line]:
+def _preview(item: CallItem, width: int, palette: Palette, key_map: KeyMap) -> list[Line]:
     """Return what a closed call shows under its line: the diff of an edit, the last output, or why it failed."""
     if item.state == "running" and item.output.strip():
         rows = item.output[-2000:].rstrip("\n").split("\n")[-MAX_LIVE_LINES:]
@@ -283,11 +302,11 @@ def _preview(item: CallItem, width: int, palette: Palette) -> list[Line]:
         shown = [_diff_line(row, width, palette) for row in diff[:MAX_DIFF_LINES]]
         if len(diff) > MAX_DIFF_LINES:
             hidden = len(diff) - MAX_DIFF_LINES
-            shown.append(_under(_describe_details(hidden), palette.dim))
+            shown.append(_under(_describe_details(hidden, key_map), palette.dim))
         return shown
     note = texts.EDITED if item.edited else item.note
     said = [_under(clean(note), palette.dim)] if note else []
-    return [*said, *(_preview_output(item, width, palette) if item.state == "done" else ())]
+    return [*said, *(_preview_output(item, width, palette, key_map) if item.state == "done" else ())]
 
 
 def _explain_failure(item: CallItem) -> list[str]:
@@ -415,8 +434,9 @@ def _describe_more(count: int) -> str:
     return texts.MORE_LINES.format(lines=_count_more(count))
 
 
-def _describe_details(count: int) -> str:
-    return texts.MORE_DETAILS.format(lines=_count_more(count), them="it" if count == 1 else "them")
+def _describe_details(count: int, key_map: KeyMap) -> str:
+    key, them = key_map["anywhere.toggle_details"], "it" if count == 1 else "them"
+    return texts.MORE_DETAILS.format(lines=_count_more(count), key=key, them=them)
 
 
 def _count_more(count: int) -> str:

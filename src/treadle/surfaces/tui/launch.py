@@ -83,9 +83,9 @@ async def _show(link: HomeLink, home: Home, agent: str, opening: Opening) -> int
     from treadle.surfaces.tui.background_colour import detect_background
     from treadle.surfaces.tui.scrollback import print_transcript
 
-    preferences = read_preferences(home.path)
+    preferences, problems = read_preferences(home.path)
     background = detect_background() if preferences.theme is None else None
-    app = TreadleApp(link, agent, preferences, opening, background)
+    app = TreadleApp(link, agent, preferences, opening, background, problems)
     _tune_collector()
     with _quiet_logs(app):
         left = await app.run_async(mouse=preferences.mouse)

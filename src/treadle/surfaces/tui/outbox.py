@@ -1,21 +1,25 @@
 """Sends the message: its text, its attachments, or the command that it is."""
 
+from base64 import b64encode
 from pathlib import Path
 
 from treadle.domain.agents import Limits
 from treadle.domain.errors import TreadleError
-from treadle.domain.messages import MESSAGE_LIMIT
+from treadle.domain.messages import MESSAGE_LIMIT, Image
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.attachments import (
     Chip,
-    find_image,
+    find_data_image,
+    find_images,
     find_mentioned_images,
     is_long,
     make_file_chip,
+    make_image_chip,
     make_paste_chip,
 )
 from treadle.surfaces.tui.commands import find_command, looks_like_command
 from treadle.surfaces.tui.controlled_app import ControlledApp
+from treadle.surfaces.tui.item_view import format_size
 from treadle.surfaces.tui.own_commands import OwnCommands
 
 
@@ -32,9 +36,13 @@ class Outbox:
         """Insert pasted text, or attach it if it is long or names an image."""
         app = self._app
         is_message = app.prompt.mode == "message"
-        image = find_image(text, app.folder) if is_message else None
+        image = find_data_image(text) if is_message else None
+        paths = find_images(text, app.folder) if is_message else []
         if image is not None:
-            self.attach(image)
+            self.attach_image(image, texts.PASTED_IMAGE)
+        elif paths:
+            for path in paths:
+                self.attach(path)
         elif is_message and is_long(text):
             number = sum(bool(chip.text) for chip in app.extras.chips) + 1
             self._add(make_paste_chip(_clean(text), number))
@@ -51,13 +59,43 @@ class Outbox:
         except OSError as error:
             self._app.flash(texts.UNREADABLE.format(path=path, error=error.strerror))
 
+    def attach_image(self, image: Image, name: str) -> None:
+        """Attach an image that is no file."""
+        try:
+            self._add(make_image_chip(image, name, self._max_bytes))
+        except TreadleError as error:
+            self._app.flash(str(error))
+
+    async def paste_clipboard(self) -> None:
+        """Attach the image of the clipboard, or paste its text."""
+        from treadle.surfaces.terminal.clipboard import NoClipboard, TooLarge, read_clipboard
+
+        app = self._app
+        try:
+            image, text = await read_clipboard(self._max_bytes)
+        except NoClipboard:
+            image, text = b"", app.clipboard  # what was copied in this terminal
+            if not text:
+                app.flash(texts.NO_CLIPBOARD)
+        except TooLarge:
+            app.flash(texts.CLIPBOARD_TOO_LARGE.format(limit=format_size(self._max_bytes)))
+            return
+        if image:
+            self.attach_image(Image("image/png", b64encode(image).decode()), texts.CLIPBOARD_IMAGE)
+        elif text:
+            self.add_pasted(text)
+
+    @property
+    def _max_bytes(self) -> int:
+        """The limit of the agent for an attachment."""
+        try:
+            return self._app.link.home.agent(self._app.chat.agent_name).limits.max_attachment_bytes
+        except TreadleError:
+            return Limits().max_attachment_bytes  # the agent is not in the home; the server checks the message
+
     def _make_file_chip(self, path: Path) -> Chip:
         """Return the chip of a file that the agent accepts."""
-        try:
-            limits = self._app.link.home.agent(self._app.chat.agent_name).limits
-        except TreadleError:
-            limits = Limits()  # the agent is not in the home; the server checks the message
-        return make_file_chip(path, limits.max_attachment_bytes)
+        return make_file_chip(path, self._max_bytes)
 
     def recall(self, text: str) -> None:
         """Put an earlier message into the prompt, with what was attached to it."""
@@ -116,6 +154,7 @@ class Outbox:
         app.history.add(text, chips)
         app.prompt.put("")
         self._set_chips([])
+        app.child_runs.close()
         app.view.follow_end()
         try:
             await (app.chat.queue(text, parts) if after_run else app.chat.send(text, parts))

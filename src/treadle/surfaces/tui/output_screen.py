@@ -19,7 +19,8 @@ from treadle.surfaces.markdown.palette import PLAIN, Palette
 from treadle.surfaces.markdown.wrapping import clean, hard_wrap
 from treadle.surfaces.terminal.call_view import summarize_call
 from treadle.surfaces.terminal.text import one_line
-from treadle.surfaces.tui import keys, texts
+from treadle.surfaces.tui import texts
+from treadle.surfaces.tui.keys import KeyMap
 
 MORE_SCREENS = 2
 """The next part is read when at most this many screens are left below."""
@@ -118,8 +119,11 @@ class OutputScreen(ModalScreen[None]):
     OutputScreen { background: $background; }
     """
 
-    def __init__(self, palette: Palette, calls: Sequence[CallItem], index: int, read: Read) -> None:
+    def __init__(
+        self, palette: Palette, key_map: KeyMap, calls: Sequence[CallItem], index: int, read: Read
+    ) -> None:
         super().__init__()
+        self._key_map = key_map
         self._calls, self._index, self._read = calls, index, read
         self._view = OutputView(palette)
         self._parts: AsyncIterator[str] | None = None
@@ -183,10 +187,10 @@ class OutputScreen(ModalScreen[None]):
         view = self._view
         more = "" if self._parts is None else "+"
         place = texts.OUTPUT_PLACE.format(first=view.top_row, last=view.bottom_row, count=f"{view.rows}{more}")
-        view.border_subtitle = escape(f"{self._error or place} · {texts.OUTPUT_HINT}")
+        view.border_subtitle = escape(f"{self._error or place} · {texts.OUTPUT_HINT.format(keys=self._key_map)}")
 
     def on_key(self, event: events.Key) -> None:
-        view, action = self._view, keys.find_action("output", event.key)
+        view, action = self._view, self._key_map.find_action("output", event.key)
         if action is None:
             return
         event.stop()

@@ -15,8 +15,9 @@ from textual.widgets.option_list import Option
 from treadle.domain.errors import TreadleError
 from treadle.surfaces.markdown.palette import Palette
 from treadle.surfaces.terminal.text import one_line
-from treadle.surfaces.tui import keys, texts
+from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.key_queue import HasKeyQueue
+from treadle.surfaces.tui.keys import KeyMap
 from treadle.surfaces.tui.suggestions import rank
 
 SEARCH_PAUSE_SECONDS = 0.25
@@ -99,6 +100,7 @@ class PickerScreen(ModalScreen[Picked | None]):
     def __init__(
         self,
         palette: Palette,
+        key_map: KeyMap,
         title: str,
         hint: str,
         load: Load,
@@ -112,7 +114,8 @@ class PickerScreen(ModalScreen[Picked | None]):
     ) -> None:
         super().__init__()
         self._palette = palette
-        self._title, self._hint = title, hint
+        self._key_map = key_map
+        self._title, self._hint = title, hint.format(keys=key_map)
         self._load = load
         self._all: list[PickerRow] = []
         self._is_loaded = self._is_mounted = False
@@ -170,7 +173,11 @@ class PickerScreen(ModalScreen[Picked | None]):
             return self._is_mounted
         if isinstance(event, events.Paste):
             return True
-        return event.is_printable or event.key in EDITING_KEYS or keys.find_action("picker", event.key) == "close"
+        return (
+            event.is_printable
+            or event.key in EDITING_KEYS
+            or self._key_map.find_action("picker", event.key) == "close"
+        )
 
     @property
     def _is_open(self) -> bool:
@@ -271,7 +278,7 @@ class PickerScreen(ModalScreen[Picked | None]):
     def on_key(self, event: events.Key) -> None:
         if self._use_key(event):
             return
-        match keys.find_action("picker", event.key) or event.key:
+        match self._key_map.find_action("picker", event.key) or event.key:
             case "close" | "ctrl+c":
                 event.stop()
                 if self._renaming is None:
@@ -306,7 +313,7 @@ class PickerScreen(ModalScreen[Picked | None]):
             case "rename":
                 self._query, self._renaming = self.query_one(Input).value, row
                 self._put(row.title)
-                self._say(texts.PLACEHOLDER_RENAME)
+                self._say(texts.PLACEHOLDER_RENAME.format(keys=self._key_map))
             case "delete":
                 self._deleting = row
                 self._say(texts.DELETE_CONFIRM.format(title=one_line(row.title, 60)))

@@ -69,10 +69,11 @@ class PromptController:
                 if app.review.asks_question
                 else texts.PLACEHOLDER_BUSY
                 if app.chat.is_busy
-                else texts.PLACEHOLDER.format(agent=app.chat.agent_name),
+                else texts.PLACEHOLDER,
                 "",
             ),
         }[prompt.mode]
+        placeholder = placeholder.format(agent=app.chat.agent_name, keys=app.key_map)
         if prompt.placeholder != placeholder:
             prompt.placeholder = placeholder
         if (prompt.border_title or "") != title:
@@ -213,6 +214,8 @@ class PromptController:
             self.leave()
             app.extras.set_suggestions([])
             app.review.show()
+        elif app.child_runs.is_open:
+            app.child_runs.go_back()
         else:
             await app.stop_run()
 
@@ -235,6 +238,9 @@ class PromptController:
     def _close_suggestions(self) -> None:
         self._closed_for = self._app.prompt.text
         self.show_suggestions()
+
+    async def do_paste(self) -> None:
+        await self._app.outbox.paste_clipboard()
 
     def do_search_history(self) -> None:
         if self._app.prompt.mode == "search":

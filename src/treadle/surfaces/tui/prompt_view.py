@@ -11,9 +11,10 @@ from textual.widgets import Static, TextArea
 
 from treadle.surfaces.markdown.palette import Palette
 from treadle.surfaces.terminal.text import cut, inert, one_line
-from treadle.surfaces.tui import keys, texts
+from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.attachments import Chip
 from treadle.surfaces.tui.chat_state import QueuedMessage
+from treadle.surfaces.tui.keys import KeyMap
 from treadle.surfaces.tui.suggestions import MAX_SHOWN, Suggestion
 
 Mode = Literal["message", "note", "edit", "answer", "search", "fork"]
@@ -62,9 +63,10 @@ class MessageEditor(TextArea):
 
         key: str
 
-    def __init__(self) -> None:
+    def __init__(self, key_map: KeyMap) -> None:
         super().__init__(soft_wrap=True, highlight_cursor_line=False, placeholder="")
         self.cursor_blink = False
+        self._key_map = key_map
         self.mode: Mode = "message"
         self.has_suggestions = False
 
@@ -115,12 +117,12 @@ class MessageEditor(TextArea):
         await super()._on_key(event)
 
     def _action_of(self, key: str) -> str | None:
-        action = keys.find_action("message", key)
+        action = self._key_map.find_action("message", key)
         if action in ("previous", "next") and not self.has_suggestions and self.mode != "search":
             is_edge = self.is_on_first_line if action == "previous" else self.is_on_last_line
             return action if is_edge and self.mode == "message" else None
         if action is None and key not in ("ctrl+home", "ctrl+end"):
-            return keys.find_action("anywhere", key)
+            return self._key_map.find_action("anywhere", key)
         return action
 
     async def _on_paste(self, event: events.Paste) -> None:
@@ -134,9 +136,10 @@ class PromptExtras(Static):
 
     DEFAULT_CSS = "PromptExtras { height: auto; padding: 0 2; background: $background; display: none; }"
 
-    def __init__(self, palette: Palette) -> None:
+    def __init__(self, palette: Palette, key_map: KeyMap) -> None:
         super().__init__()
         self.palette = palette
+        self._key_map = key_map
         self.suggestions: list[Suggestion] = []
         self.selected = 0
         self.chips: list[Chip] = []
@@ -170,7 +173,7 @@ class PromptExtras(Static):
             for message in self.queued[:5]
         ]
         if rows:
-            rows[-1].append(f"   {texts.QUEUED_HINT}", self.palette.dim)
+            rows[-1].append(f"   {texts.QUEUED_HINT.format(keys=self._key_map)}", self.palette.dim)
             rows[-1].truncate(width)
         return rows
 

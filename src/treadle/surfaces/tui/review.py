@@ -51,7 +51,7 @@ class Review:
                 app.prompt.take_focus()
             return
         if not self._take_keys() and (previous is None or previous.key != shown.key):
-            app.flash(texts.FOCUS_APPROVAL)
+            app.flash(texts.FOCUS_APPROVAL.format(keys=app.key_map))
 
     def go_back(self) -> None:
         """Give the keys to the panel after a message was sent or cleared. Keys that continue the message decide
@@ -84,7 +84,7 @@ class Review:
         """Leave the item for later."""
         if self._current is not None:
             self._left.add(self._current.key)
-        self._app.flash(texts.LATER)
+        self._app.flash(texts.LATER.format(keys=self._app.key_map))
         self.show()
         self._app.prompt.take_focus()
 

@@ -2,8 +2,11 @@
 
 from treadle.domain.errors import UsageError
 from treadle.domain.modes import MODE_TEXTS, describe_mode, parse_mode
+from treadle.operations.feedback import GIVE, GiveFeedback
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat import Chat
+
+SCORES = {"good": 1.0, "bad": 0.0}
 
 
 async def choose_mode(chat: Chat, name: str) -> str:
@@ -14,6 +17,19 @@ async def choose_mode(chat: Chat, name: str) -> str:
         raise UsageError(texts.NO_SUCH_MODE.format(error=error)) from None
     await chat.set_mode(mode)
     return texts.MODE_SET.format(name=describe_mode(mode), text=MODE_TEXTS[mode])
+
+
+async def give_feedback(chat: Chat, argument: str) -> str:
+    """Score the latest run, and return what to tell the user. Raise UsageError for another word and without a
+    run."""
+    score, _, note = argument.partition(" ")
+    if score not in SCORES:
+        raise UsageError(texts.FEEDBACK_HOW)
+    if chat.latest_run is None:
+        raise UsageError(texts.NO_SESSION)
+    given = GiveFeedback(chat.latest_run, SCORES[score], note.strip())
+    await chat.link.call(GIVE, given, key=chat.link.make_key())
+    return texts.FEEDBACK_GIVEN.format(score=score)
 
 
 async def change_run(chat: Chat, name: str, argument: str) -> str:

@@ -45,6 +45,7 @@ class SessionPicker:
             picked = await app.ask(
                 PickerScreen(
                     app.palette,
+                    app.key_map,
                     texts.ALL_SESSIONS_TITLE if self.lists_all else texts.SESSIONS_TITLE,
                     texts.SESSIONS_HINT,
                     self.list_rows,

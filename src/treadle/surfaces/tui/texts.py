@@ -2,22 +2,25 @@
 
 # ── Transcript ──
 FORKED = "Forked from an earlier run. Nothing of it was repeated."
-INTERRUPTED = "Interrupted. Send a message to redirect it, press Enter to resume it, or Esc to cancel it."
 UNVERIFIED = "Unverified: no tool call did this: {claim}"
 EDITED = "edited by the reviewer"
 CHILD_WAITS = {"approval": "needs an approval", "answer": "asks a question", "interrupted": "interrupted"}
 CHILD_THINKS = "thinking"
+CHILD_OPEN = "Child run: {path} · {state} · {key} goes back"
+NO_CHILD = "No child run is shown here."
+CHILDREN_TITLE = "Open which child run?"
+CHILDREN_HINT = "Enter opens · {keys[picker.close]} closes"
 THINKING = "Thinking"
 THOUGHT = "Thought for {seconds}"
 THOUGHT_BEFORE = "Thinking"
 STEERED = "steered"
 MORE_LINES = "… {lines}"
-MORE_DETAILS = "… {lines} · Ctrl-O shows {them}"
-LINES_LEFT_OUT = "… {count} lines left out · F6 shows all of them …"
-OUTPUT_TRUNCATED = "… only the beginning and the end are here · F6 shows all of it …"
+MORE_DETAILS = "… {lines} · {key} shows {them}"
+LINES_LEFT_OUT = "… {count} lines left out · /output shows all of them …"
+OUTPUT_TRUNCATED = "… only the beginning and the end are here · /output shows all of it …"
 EXIT_CODE = "exit code {code}"
 NO_RESULT = "(no output)"
-IMAGES = "[{count} image{s}]"
+IMAGES = "[{count} image{s}, {size}]"
 WRITING = "writing the call, {size}"
 CALL_STATES = {
     "writing": "writing",
@@ -39,36 +42,51 @@ WELCOME = """\
 Ask {agent} anything. It works in `{folder}`.
 
 - `/` lists the commands, `@` completes file names.
-- While it works: **Enter** steers it, **Tab** queues a message for later, **Esc** interrupts it.
-- **F1** shows all keys.
+- While it works: **{keys[message.send]}** steers it, **{keys[message.queue]}** queues a message for later,
+  **{keys[message.stop]}** interrupts it.
+- **{keys[anywhere.help]}** shows all keys.
 """
-WELCOME_SHORT = "Type a message. F1 shows the keys."
 
 # ── Output of a call ──
 OUTPUT_PLACE = "lines {first} to {last} of {count}"
-OUTPUT_HINT = "Left, Right other calls · Esc closes"
+OUTPUT_HINT = "{keys[output.previous_call]}, {keys[output.next_call]} other calls · {keys[output.close]} closes"
 DETAILS_SHOWN, DETAILS_HIDDEN = "Tool calls are shown in detail.", "Tool calls are shown in short."
 THINKING_SHOWN, THINKING_HIDDEN = "Thinking is shown.", "Thinking is hidden."
 NO_OUTPUT = "No tool call has an output yet."
 
 # ── Input ──
-PLACEHOLDER = "Message {agent}   ·   / commands   @ files   F1 keys"
-PLACEHOLDER_BUSY = "Enter steers   ·   Tab queues   ·   Esc interrupts"
-PLACEHOLDER_WAITING = "Enter resumes   ·   a message redirects it   ·   Esc cancels"
-PLACEHOLDER_NOTE = "Why not? The agent reads this note.   Enter denies   ·   Esc goes back"
-PLACEHOLDER_EDIT = "Edit the arguments.   Enter runs the call with them   ·   Esc goes back"
-PLACEHOLDER_ANSWER = "Type your answer, or press its number.   Enter answers"
-PLACEHOLDER_SEARCH = "Search the history.   Enter takes it   ·   Ctrl-R next   ·   Esc goes back"
-PLACEHOLDER_RENAME = "New title.   Enter renames   ·   Esc goes back"
-PLACEHOLDER_FORK = "Change the message to fork with it.   Enter forks   ·   Esc goes back"
+PLACEHOLDER = "Message {agent}   ·   / commands   @ files   {keys[anywhere.help]} keys"
+PLACEHOLDER_BUSY = (
+    "{keys[message.send]} steers   ·   {keys[message.queue]} queues   ·   {keys[message.stop]} interrupts"
+)
+PLACEHOLDER_WAITING = "{keys[message.send]} resumes   ·   a message redirects it   ·   {keys[message.stop]} cancels"
+PLACEHOLDER_NOTE = (
+    "Why not? The agent reads this note.   {keys[message.send]} denies   ·   {keys[message.stop]} goes back"
+)
+PLACEHOLDER_EDIT = (
+    "Edit the arguments.   {keys[message.send]} runs the call with them   ·   {keys[message.stop]} goes back"
+)
+PLACEHOLDER_ANSWER = "Type your answer, or press its number.   {keys[message.send]} answers"
+PLACEHOLDER_SEARCH = (
+    "Search the history.   {keys[message.send]} takes it   ·   {keys[message.search_history]} next   ·   "
+    "{keys[message.stop]} goes back"
+)
+PLACEHOLDER_RENAME = "New title.   Enter renames   ·   {keys[picker.close]} goes back"
+PLACEHOLDER_FORK = (
+    "Change the message to fork with it.   {keys[message.send]} forks   ·   {keys[message.stop]} goes back"
+)
 TITLE_NOTE, TITLE_EDIT, TITLE_ANSWER = "deny with a note", "edit the arguments", "answer"
 TITLE_SEARCH, TITLE_RENAME, TITLE_FORK = "history", "rename the session", "fork from this message"
 PASTED = "pasted text, {lines} lines, {size}"
 ATTACHED_IMAGE = "{name}, {size}"
 ATTACHED_FILE = "{name}, {size}"
+PASTED_IMAGE = "pasted image"
+CLIPBOARD_IMAGE = "image of the clipboard"
+CLIPBOARD_TOO_LARGE = "The clipboard holds more than {limit}, the limit of the agent for an attachment."
+NO_CLIPBOARD = "The clipboard cannot be read. Install wl-clipboard (Wayland), xclip (X11) or pngpaste (macOS)."
 PASTE_NAME = "pasted text {number}"
 QUEUED = "queued: {text}"
-QUEUED_HINT = "Alt-Up edits the last one"
+QUEUED_HINT = "{keys[message.edit_queued]} edits the last one"
 NO_MATCH = "no match"
 MORE_SUGGESTIONS = "Up and Down show more"
 NO_SUCH_FILE = "No file has such a name. Enter sends the message as it is."
@@ -85,11 +103,11 @@ COUNT = "{index} of {count}"
 PLAN_TITLE = "{agent} asks you to approve its plan"
 LAST_CHOICE = "{key}: {help}"
 ALLOWED_ALWAYS = "Allowed in this workspace from now on: {rule}. The rule is in {path}."
-ANSWER_KEY = "F5 answers"
+ANSWER_KEY = "{keys[anywhere.answer]} answers"
 NO_RULE = "no rule matches only such calls; 1 runs it once"
-VIEW_FIRST = "Page Down first: the call is longer than this panel."
-FOCUS_APPROVAL = "An approval waits. Send or clear your message to answer it, or press F5."
-LATER = "Left for later. F5 shows it again."
+VIEW_FIRST = "{keys[approval.scroll_on]} first: the call is longer than this panel."
+FOCUS_APPROVAL = "An approval waits. Send or clear your message to answer it, or press {keys[anywhere.answer]}."
+LATER = "Left for later. {keys[anywhere.answer]} shows it again."
 QUESTION_TITLE = "{agent} asks"
 DECIDED_ELSEWHERE = "Decided by {who}."
 
@@ -114,7 +132,7 @@ STATES = {
     "waiting:budget": "waits for a budget",
     "waiting:child": "waits for a sub-agent",
 }
-NEWS_BELOW = "↓ more below, Ctrl-End"
+NEWS_BELOW = "↓ more below, {keys[anywhere.scroll_end]}"
 CONTEXT = "{share:.0%} of {window}"
 UNAVAILABLE = "{detail}"
 CONNECTING = "Opening the home …"
@@ -142,8 +160,8 @@ DELETE_CONFIRM = "Delete “{title}” permanently? y deletes it, any other key 
 DELETE_CURRENT = "This session is open. Start or open another one first."
 REMOVED_QUEUED = "Removed from the queue."
 CANCELLING = "Cancelling …"
-INTERRUPTING = "Interrupting … Esc again cancels the run."
-QUIT_AGAIN = "Press Ctrl-C again to quit."
+INTERRUPTING = "Interrupting … {keys[message.stop]} again cancels the run."
+QUIT_AGAIN = "Press {keys[anywhere.leave]} again to quit."
 NO_RUN = "No run is in progress."
 NOTHING_TO_RESUME = "No run is interrupted, so there is nothing to resume."
 RESUMING = "Resuming …"
@@ -160,6 +178,9 @@ BELL_DONE = "{agent} is done"
 BELL_WAITS = "{agent} needs you"
 COST = "Cost of this session"
 
+FEEDBACK_HOW = "/feedback takes `good` or `bad`, and a note if you like: /feedback bad It missed a file."
+FEEDBACK_GIVEN = "Feedback: {score}. It replaces what you said about this run before."
+
 # ── Quitting ──
 QUIT_TITLE = "A run is in progress"
 QUIT_WAITING_TITLE = "A run waits for you"
@@ -170,7 +191,7 @@ QUIT_CHOICES = (
     ("3", "cancel", "Cancel it."),
     ("esc", "stay", "Stay."),
 )
-MOVING = "Moving the run to the background: it stops at the next safe point. Ctrl-C leaves at once."
+MOVING = "Moving the run to the background: it stops at the next safe point. {keys[anywhere.leave]} leaves at once."
 PARKING = "Parking the run …"
 LEFT_BACKGROUND = "{run_id} continues in the background. Open it again: treadle chat --session {session_id}"
 LEFT_PARKED = "{run_id} is parked. Open it again: treadle chat --session {session_id}"
@@ -179,19 +200,22 @@ RESUME_HINT = "Open this session again: treadle chat --session {session_id}"
 # ── Pickers ──
 SESSIONS_TITLE = "Sessions of this folder"
 ALL_SESSIONS_TITLE = "Sessions of all folders"
-SESSIONS_HINT = "Enter opens · Ctrl-O all folders · Ctrl-F fork\nCtrl-E rename · Ctrl-X delete · Esc closes"
+SESSIONS_HINT = (
+    "Enter opens · {keys[picker.all]} all folders · {keys[picker.fork]} fork\n"
+    "{keys[picker.rename]} rename · {keys[picker.delete]} delete · {keys[picker.close]} closes"
+)
 OTHER_FOLDER = "This session works in {folder}."
 WORK_HERE = "Work here, in {folder}. What was allowed for the session no longer applies."
 WORK_THERE = "Continue in {folder}."
 NOT_OPENED = "Not opened."
 MODELS_TITLE = "Models"
-MODELS_HINT = "Enter selects · type any provider/model-id · Esc closes"
+MODELS_HINT = "Enter selects · type any provider/model-id · {keys[picker.close]} closes"
 AGENTS_TITLE = "Agents"
-AGENTS_HINT = "Enter selects · Esc closes"
+AGENTS_HINT = "Enter selects · {keys[picker.close]} closes"
 FORK_TITLE = "Fork from which message?"
-FORK_HINT = "Enter takes the message to change it · Esc closes"
+FORK_HINT = "Enter takes the message to change it · {keys[picker.close]} closes"
 REWIND_TITLE = "Rewind to before which message?"
-REWIND_HINT = "Enter chooses the message · Esc closes"
+REWIND_HINT = "Enter chooses the message · {keys[picker.close]} closes"
 REWIND_QUESTION = "What should be as it was before this message?{note}"
 REWIND_GAPS = "\nThe changes of {count} command{s} were not recorded and stay."
 REWIND_BOTH = "Files and conversation"
@@ -244,7 +268,7 @@ PERMISSIONS_HINT = (
 )
 PERMISSION_REMOVED = "Removed: {rule}. You are asked again from the next run on."
 FIND_TITLE = "Search in this session"
-FIND_HINT = "Enter goes there · Esc closes"
+FIND_HINT = "Enter goes there · {keys[picker.close]} closes"
 FIND_KINDS = {
     "message": "your message",
     "answer": "answer",

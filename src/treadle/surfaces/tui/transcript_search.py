@@ -16,7 +16,7 @@ BEFORE, AFTER = 30, 90
 
 async def choose_found(app: ControlledApp) -> None:
     """Let the user search, and scroll to what is chosen."""
-    items = list(app.chat.transcript.items)
+    items = list(app.child_runs.transcript.items)
 
     async def load() -> Sequence[PickerRow]:
         return [row for index, item in reversed(list(enumerate(items))) for row in _make_rows(index, item, "")]
@@ -25,7 +25,9 @@ async def choose_found(app: ControlledApp) -> None:
         found = (row for index, item in reversed(list(enumerate(items))) for row in _make_rows(index, item, query))
         return [row for _, row in zip(range(MAX_FOUND), found, strict=False)]
 
-    picked = await app.ask(PickerScreen(app.palette, texts.FIND_TITLE, texts.FIND_HINT, load, search=search))
+    picked = await app.ask(
+        PickerScreen(app.palette, app.key_map, texts.FIND_TITLE, texts.FIND_HINT, load, search=search)
+    )
     if picked is not None:
         app.view.show_item(items[int(picked.key)])
 

@@ -5,6 +5,7 @@ are collected and drawn at most five times a second. Older items are rendered wh
 
 from bisect import bisect_right
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from rich.segment import Segment
 from rich.style import Style
@@ -15,11 +16,12 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
-from treadle.domain.transcript import AnswerItem, CallItem, MessageItem, NoteItem, ThinkingItem
+from treadle.domain.transcript import AnswerItem, CallItem, ChildItem, MessageItem, NoteItem, ThinkingItem
 from treadle.surfaces.markdown.palette import PLAIN, Palette
 from treadle.surfaces.markdown.stream import MarkdownStream
 from treadle.surfaces.markdown.wrapping import Line
-from treadle.surfaces.tui.item_view import MARGIN, MAX_WIDTH, render_item
+from treadle.surfaces.tui.item_view import MARGIN, MAX_WIDTH, list_children, render_item
+from treadle.surfaces.tui.keys import DEFAULT_KEYS, KeyMap
 from treadle.surfaces.tui.transcript import SessionTranscript, ShownItem
 
 FLUSH_SECONDS = 0.2
@@ -61,8 +63,18 @@ class TranscriptView(ScrollView, can_focus=False):
     class ReachedTop(Message):
         """The user has scrolled to the first item that is loaded."""
 
-    def __init__(self, transcript: Callable[[], SessionTranscript], palette: Palette) -> None:
+    @dataclass
+    class ChildClicked(Message):
+        """The user has clicked on the line of a child run."""
+
+        shown: ShownItem
+        child: ChildItem
+
+    def __init__(
+        self, transcript: Callable[[], SessionTranscript], palette: Palette, key_map: KeyMap = DEFAULT_KEYS
+    ) -> None:
         super().__init__()
+        self._key_map = key_map
         self._transcript = transcript
         self.palette = palette
         self.details = False
@@ -194,7 +206,7 @@ class TranscriptView(ScrollView, can_focus=False):
             self._render_stream(block, answer, width)
             return
         block.stream = None
-        lines = render_item(item, width, self.palette, details=self.details, thinking=self.thinking)
+        lines = render_item(item, width, self.palette, self._key_map, details=self.details, thinking=self.thinking)
         block.strips = self._make_strips(lines, width)
 
     def _keeps_stream(self, block: _Block, item: AnswerItem) -> bool:
@@ -378,6 +390,11 @@ class TranscriptView(ScrollView, can_focus=False):
         if not 0 <= index < len(self._blocks):
             return
         item = self._blocks[index].item
+        children = list_children(item)
+        below = len(self._blocks[index].strips) - (event.y + self.scroll_offset.y - self._tops[index])
+        if 0 < below <= len(children):
+            self.post_message(self.ChildClicked(item, children[-below]))
+            return
         if isinstance(item.item, CallItem | ThinkingItem | MessageItem | NoteItem):
             default = self.details if isinstance(item.item, CallItem | NoteItem) else False
             default = self.thinking if isinstance(item.item, ThinkingItem) else default

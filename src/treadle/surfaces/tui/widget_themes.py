@@ -4,15 +4,16 @@ import os
 
 from textual.theme import Theme
 
-from treadle.surfaces.markdown.themes import COLOURS, DARK, LIGHT, NAMES, PLAIN_NAME, Colours
+from treadle.surfaces.markdown.themes import DARK, LIGHT, PLAIN_NAME, Colours
+from treadle.surfaces.tui.own_themes import Themes
 
 
-def choose_theme(preferred: str | None, background: str | None = None) -> str:
+def choose_theme(themes: Themes, preferred: str | None, background: str | None = None) -> str:
     """Return the theme to begin with: without colours if the user wants none, else the preferred one, else the one
     that fits the background of the terminal."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return PLAIN_NAME
-    if preferred in NAMES:
+    if preferred is not None and preferred in themes.names:
         return preferred
     return background or _guess_background()
 
@@ -23,7 +24,7 @@ def _guess_background() -> str:
     return LIGHT if last in ("7", "15") else DARK
 
 
-def make_textual_themes() -> list[Theme]:
+def make_textual_themes(themes: Themes) -> list[Theme]:
     """Return the themes for the widgets."""
 
     def make(name: str, colours: Colours, *, dark: bool) -> Theme:
@@ -54,4 +55,4 @@ def make_textual_themes() -> list[Theme]:
             },
         )
 
-    return [make(name, colours, dark=name != LIGHT) for name, colours in COLOURS.items()]
+    return [make(name, colours, dark=themes.is_dark(name)) for name, colours in themes.list_colours().items()]
