@@ -1,6 +1,7 @@
 """Versions of files: what is recorded of calls, and what undoing restores."""
 
 import os
+import shutil
 import stat
 from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
@@ -99,6 +100,21 @@ async def test_a_command_is_undone_exactly(store: HomeFileVersions, folder: Path
     place = folder.parent / "home" / "file_versions"
     assert {stat.S_IMODE(path.stat().st_mode) for path in place.rglob("*") if path.is_dir()} == {0o700}
     assert {stat.S_IMODE(path.stat().st_mode) for path in place.rglob("*") if path.is_file()} == {0o600}
+
+
+async def test_what_is_ignored_from_now_on_counts_as_unchanged(store: HomeFileVersions, folder: Path) -> None:
+    (folder / "build").mkdir()
+    (folder / "build" / "kept").write_text("1")
+
+    def ignore_folder() -> None:
+        (folder / ".gitignore").write_text("build/\n")
+        (folder / "new").write_text("1")
+
+    await run_command(store, folder, ignore_folder)
+    assert {each.path for each in await list_net(store)} == {".gitignore", "new"}
+    await run_command(store, folder, lambda: shutil.rmtree(folder / "build"))
+    assert (await undo(store))["build/kept"].state == "restored"
+    assert [path.name for path in folder.iterdir()] == ["build"]
 
 
 async def test_a_file_that_someone_else_changed_is_a_conflict(store: HomeFileVersions, folder: Path) -> None:

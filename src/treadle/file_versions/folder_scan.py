@@ -30,7 +30,7 @@ class FolderScan(NamedTuple):
     changed: dict[str, Signature]
     """What is there and not known with its signature, by path. The path of a folder ends with a slash."""
     removed: list[str]
-    """Known paths at which nothing is any more."""
+    """Known paths at which nothing is any more. What is now left out, or cannot be listed, is not among them."""
     ignored: list[str]
     """Folders that were left out."""
 
@@ -50,6 +50,7 @@ class FolderScanner:
         changed: dict[str, Signature] = {}
         same: set[str] = set()
         ignored: list[str] = []
+        unread: list[str] = []
         top = _find_top(Path(self._root or "/"))
         prefix = "" if str(top) == (self._root or "/") else f"{Path(self._root).relative_to(top).as_posix()}/"
         pending = [("", self._read_rules_above(top))]
@@ -57,7 +58,12 @@ class FolderScanner:
             under, rules = pending.pop()
             if self._is_stopped():
                 raise ScanStopped
-            entries = self._list(under)
+            try:
+                entries = self._list(under)
+            except OSError:  # not permitted any more, or removed meanwhile
+                if os.path.lexists(f"{self._root}/{under}"):
+                    unread.append(under)
+                continue
             if any(entry.name in IGNORE_FILES for entry in entries):
                 rules = self._read_rules(rules, f"{self._root}/{under}", prefix + under)
             for entry in entries:
@@ -84,15 +90,14 @@ class FolderScanner:
             if len(changed) + len(same) > MAX_FILES:
                 raise FolderTooLarge
         gone = len(same) + sum(path in known for path in changed) < len(known)
-        removed = [path for path in known if path not in same and path not in changed] if gone else []
+        unseen = (*ignored, *unread)
+        found_gone = (path for path in known if path not in same and path not in changed) if gone else ()
+        removed = [path for path in found_gone if not path.startswith(unseen)]
         return FolderScan(changed, removed, sorted(ignored))
 
     def _list(self, under: str) -> "list[os.DirEntry[str]]":
-        try:
-            with os.scandir(f"{self._root}/{under}") as entries:
-                return list(entries)
-        except OSError:
-            return []
+        with os.scandir(f"{self._root}/{under}") as entries:
+            return list(entries)
 
     def _leaves_out(self, name: str, path: str, rules: IgnoreRules, prefix: str) -> bool:
         full = f"{self._root}/{path}"
