@@ -29,7 +29,16 @@ EVENTS = 10_000
 ACTIVE_RUNS = 50
 TOKENS_PER_SECOND = 5
 SECONDS = 30
-BUNDLE_BAR, OPEN_BAR, NODES_BAR, TASK_BAR, LIST_BAR, LATENCY_BAR = 120.0, 1.5, 1500, 50.0, 300.0, 300.0
+BUNDLE_BAR, TOTAL_BAR, OPEN_BAR, NODES_BAR, TASK_BAR, LIST_BAR, LATENCY_BAR = (
+    120.0,
+    220.0,
+    1.5,
+    1500,
+    50.0,
+    300.0,
+    300.0,
+)
+ORDERS = ("cost", "tokens", "steps", "duration", "score")
 FILTERS = (
     "",
     "agent=default",
@@ -46,6 +55,14 @@ FILTERS = (
     "agent=default&status=completed&since=month&cost=1",
     "outcome=completed&text=release&since=week",
     "outcome=stuck&text=nothing&cost=1",
+    "user=local",
+    "user=local&status=completed",
+    "tag=nothing",
+    "metadata=schedule%3Dsch_1",
+    *(f"order={order}{ascending}" for order in ORDERS for ascending in ("", "&ascending=true")),
+    "order=cost&status=completed&since=week",
+    "order=duration&text=release",
+    "order=tokens&user=local",
 )
 FOLLOWED = ("", "status=completed", "text=release", "cost=1")
 """Filters of which the following pages are measured too."""
@@ -57,9 +74,16 @@ def bundle_bytes() -> int:
     """Return the gzipped size of what the first page loads: the page, its scripts and its styles."""
     page = (FOLDER / "index.html").read_text()
     files = re.findall(r'(?:src|href)="(/assets/[^"]+)"', page)
-    return len(gzip.compress(page.encode())) + sum(
-        len(gzip.compress((FOLDER / name[1:]).read_bytes(), 9)) for name in files
-    )
+    return len(gzip.compress(page.encode())) + sum(count_gzipped(FOLDER / name[1:]) for name in files)
+
+
+def list_assets() -> list[Path]:
+    """Return all scripts and styles."""
+    return [path for path in FOLDER.rglob("*") if path.suffix in (".js", ".css")]
+
+
+def count_gzipped(path: Path) -> int:
+    return len(gzip.compress(path.read_bytes(), 9))
 
 
 def copy_events(database: Path, run_id: str, wanted: int) -> None:
@@ -225,21 +249,25 @@ class TimedModel:
             length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
             await reader.readexactly(int(length[1]) if length else 0)
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
-            for _ in range(TOKENS_PER_SECOND * (SECONDS + 20)):
-                writer.write(delta(content=f"t{time.time() * 1000:.0f}e "))
-                await writer.drain()
-                await asyncio.sleep(1 / TOKENS_PER_SECOND)
-            writer.write(delta("stop") + usage() + DONE)
+            await self.write_reply(writer)
             await writer.drain()
         except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
             writer.close()
 
+    async def write_reply(self, writer: asyncio.StreamWriter) -> None:
+        for _ in range(TOKENS_PER_SECOND * (SECONDS + 20)):
+            writer.write(delta(content=f"t{time.time() * 1000:.0f}e "))
+            await writer.drain()
+            await asyncio.sleep(1 / TOKENS_PER_SECOND)
+        writer.write(delta("stop") + usage() + DONE)
+
 
 def measure(browser: Browser, folder: Path, runs: int) -> Iterator[Row]:
     """Measure everything, on a server with a long run and a long list."""
     yield Row("first load, gzipped", bundle_bytes() / 1000, BUNDLE_BAR, "kB")
+    yield Row("all pages, gzipped", sum(map(count_gzipped, list_assets())) / 1000, TOTAL_BAR, "kB")
     board = Board(folder)
     run_id = board.run("Which module is the longest? use a tool")["run_id"]
     board.server.stop()

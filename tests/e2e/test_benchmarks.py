@@ -20,6 +20,7 @@ SMALL = {
     "bench.command_start": "",
     "bench.compaction": "--compactions 2 --embedded 0",
     "bench.dashboard": "--runs 2000",
+    "bench.dashboard_heap": "--minutes 0.2",
     "bench.fork": "--steps 10 --rounds 1",
     "bench.growth": "--runs 1000 --store sqlite",
     "bench.hierarchy": "--roots 2 --rounds 1",
