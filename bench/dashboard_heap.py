@@ -11,8 +11,9 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import CDPSession
 from tests.e2e.dashboard import Board, Visitor, open_browser
@@ -81,8 +82,9 @@ def measure(folder: Path, minutes: float) -> Iterator[Row]:
 
 def read_heap(session: CDPSession) -> float:
     """Return the size of what a page holds, in MB."""
-    session.send("HeapProfiler.collectGarbage")
-    return float(session.send("Runtime.getHeapUsage")["usedSize"]) / 1e6
+    send: Callable[[str], dict[str, Any]] = session.send  # pyright: ignore[reportUnknownMemberType] -- untyped there
+    send("HeapProfiler.collectGarbage")
+    return float(send("Runtime.getHeapUsage")["usedSize"]) / 1e6
 
 
 def main() -> int:
