@@ -11,7 +11,7 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ def measure(folder: Path, minutes: float) -> Iterator[Row]:
 
 def read_heap(session: CDPSession) -> float:
     """Return the size of what a page holds, in MB."""
-    send: Callable[[str], dict[str, Any]] = session.send  # pyright: ignore[reportUnknownMemberType] -- untyped there
+    send: Any = session.send  # pyright: ignore[reportUnknownMemberType] -- the library does not type its answers
     send("HeapProfiler.collectGarbage")
     return float(send("Runtime.getHeapUsage")["usedSize"]) / 1e6
 
