@@ -18,6 +18,7 @@ WORDS = ("a", "default", "read", "GET", "10m", 'Zoë said: "no"\n', "日本 \N{R
 EXAMPLES_OF_PATTERNS = {
     "^[0-9a-f]{64}$": "0123456789abcdef" * 4,
     r"^\d{4}-\d{2}-\d{2}$": "2026-03-01",
+    r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$": "default",
 }
 """A value for each pattern that a type has."""
 DEPTH = 6

@@ -25,7 +25,6 @@ ELSEWHERE = {
     "runs.children": "the tree of a run contains them",
     "sessions.transcript": "pages show the transcript of each run, which they also follow live",
     "agents.version": "the difference to the version before shows it",
-    "evaluations.show": "the list has the summary; `treadle eval show` has the results",
     "approvals.show": "the list contains all of it",
     "runs.questions": "the transcript contains them",
     "runs.context": "for the terminal UI; the steps of a run show each request with its tokens",

@@ -2,18 +2,17 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from treadle.config.home import Home
 from treadle.domain.errors import UnknownBackup
 from treadle.domain.ids import Instant
+from treadle.home.system_facts import BackUp
 from treadle.operations.schemas import moment
 from treadle.operations.system_facts import BackupView
 
-BackUp = Callable[[Home, Path], None]
-"""Writes a backup of a home to a file, and verifies it. Blocks."""
 FOLDER = "backups"
 _NAME = re.compile(r"treadle-\d{8}-\d{6}(?:-\d+)?\.backup")
 

@@ -3,6 +3,8 @@
 import os
 import platform
 from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -11,9 +13,8 @@ from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
 from treadle.domain.ids import Instant
 from treadle.domain.version import VERSION
-from treadle.home.backup_folder import BackUp, BackupFolder
 from treadle.operations.schemas import make_view, moment
-from treadle.operations.system_facts import DoctorFinding, ModelView, SystemInfo, WorkerView
+from treadle.operations.system_facts import Backups, DoctorFinding, ModelView, SystemInfo, WorkerView
 from treadle.ports.overview import Overview
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 Examination = Callable[[Home, bool], Awaitable[Sequence[DoctorFinding]]]
 """The self-check of a home. The second argument says whether no provider is asked."""
+BackUp = Callable[[Home, Path], None]
+"""Writes a backup of a home to a file, and verifies it. Blocks."""
 
 
 class HomeTasks(NamedTuple):
@@ -48,8 +51,14 @@ class HomeSystem:
         self._overview = overview
         self._models = models
         self._examine = tasks.examine
-        self.backups = BackupFolder(home, tasks.back_up)
+        self._back_up = tasks.back_up
         self._started_at = now
+
+    @cached_property
+    def backups(self) -> Backups:
+        from treadle.home.backup_folder import BackupFolder  # seldom used
+
+        return BackupFolder(self._home, self._back_up)
 
     def info(self) -> SystemInfo:
         store = "postgres" if is_postgres(self._database) else "sqlite"

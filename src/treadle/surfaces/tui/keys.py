@@ -99,9 +99,9 @@ NAMED_KEYS = (
 NO_KEY = "none"
 NEEDED = (("message", "send"), ("approval", "choose_1"), ("approval", "choose_3"))
 """Actions that need a key, since no command does the same."""
-ACCEPTED = (
+ACCEPTED_KEYS = (
     "Ctrl, Alt or Shift with a letter, a digit, a sign or a named key (`ctrl+l`), a named key alone "
-    f"({', '.join(NAMED_KEYS[:15])}, f1 to f12), a list of keys, or `none`"
+    f"({', '.join(NAMED_KEYS[:15])}, f1 to f12), a list of keys"
 )
 _ALIASES = {
     "esc": "escape", "return": "enter", "del": "delete", "ins": "insert", "page_up": "pageup", "pgup": "pageup",
@@ -210,7 +210,7 @@ def _read_entry(
     named = (value,) if isinstance(value, str) else value
     keys = () if named == (NO_KEY,) else tuple(_read_key(at, place, name) for name in named)
     if not keys and (place, action) in NEEDED:
-        raise ValueError(f"{at}: found no key; accepted: {ACCEPTED.removesuffix(', or `none`')}")
+        raise ValueError(f"{at}: found no key; accepted: {ACCEPTED_KEYS}")
     for (other_place, other), others in chosen.items():
         if place in _near(other_place) and (twice := set(keys) & set(others)):
             raise ValueError(
@@ -235,7 +235,7 @@ def _read_key(at: str, place: str, written: str) -> str:
     else:
         is_character = len(name) == 1
     if not (is_character or name in NAMED_KEYS) or not set(modifiers) <= set(MODIFIERS):
-        raise ValueError(f"{at}: found `{written}`; accepted: {ACCEPTED}")
+        raise ValueError(f"{at}: found `{written}`; accepted: {ACCEPTED_KEYS}, or `{NO_KEY}`")
     key = "+".join([*sorted(set(modifiers)), name])
     if key in _SAME_CODE:
         raise ValueError(
