@@ -89,7 +89,7 @@ def find_data_image(text: str) -> Image | None:
 
 
 def make_image_chip(image: Image, name: str, max_bytes: int) -> Chip:
-    """Return the chip of an image that is not a file. Raise SizeLimitExceeded if it is too large."""
+    """Return the chip of an image without a file. Raise SizeLimitExceeded if it is too large."""
     size = measure_base64(image.data)
     check_attachment(f"The {name}", size, max_bytes)
     return Chip(texts.ATTACHED_IMAGE.format(name=name, size=format_size(size)), image)

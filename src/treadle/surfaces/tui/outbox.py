@@ -60,7 +60,7 @@ class Outbox:
             self._app.flash(texts.UNREADABLE.format(path=path, error=error.strerror))
 
     def attach_image(self, image: Image, name: str) -> None:
-        """Attach an image that is not a file."""
+        """Attach an image without a file."""
         try:
             self._add(make_image_chip(image, name, self._max_bytes))
         except TreadleError as error:
