@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from treadle.bootstrap.databases import open_home_readonly, open_stores_exclusively, open_stores_readonly
 from treadle.bootstrap.offline_service import make_home_models, make_lazy_file_versions, make_offline_service
-from treadle.bootstrap.stores import Stores
-from treadle.bootstrap.suites import make_suites
+from treadle.bootstrap.stores import Stores, make_suites
 from treadle.config.agent_registry import HomeAgents
 from treadle.config.database_url import is_in_memory
 from treadle.config.home import Home

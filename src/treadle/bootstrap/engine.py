@@ -14,8 +14,7 @@ import msgspec
 from treadle.bootstrap.databases import open_stores
 from treadle.bootstrap.engine_config import EngineConfig
 from treadle.bootstrap.memory import make_memories
-from treadle.bootstrap.stores import MonitoredDispatcher, Stores
-from treadle.bootstrap.suites import make_suites
+from treadle.bootstrap.stores import MonitoredDispatcher, Stores, make_suites
 from treadle.config.agent_registry import EngineAgents, HomeAgents, ProgramAgents
 from treadle.config.database_marker import record_database, refuse_missing_database
 from treadle.config.database_url import list_database_files

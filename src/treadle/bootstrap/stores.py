@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
@@ -23,7 +24,7 @@ from treadle.ports.sessions import SessionCatalog
 
 if TYPE_CHECKING:
     from treadle.ports.agent_versions import SharedDefinitions
-    from treadle.ports.evaluations import Evaluations
+    from treadle.ports.evaluations import Evaluations, Suites
 
 
 class StoredMemories(MemoryKeeper, MemoryIndex, VectorStore, KnownAgents, Protocol):
@@ -110,3 +111,10 @@ class Stores:
     """Raises StoreError unless the database accepts writes."""
     shared: bool = False
     """Other processes can work on its runs too."""
+
+
+def make_suites(home: Path) -> "Suites":
+    """Return the suites of a home."""
+    from treadle.evaluation.home_suites import HomeSuites  # few commands use it
+
+    return HomeSuites(home)

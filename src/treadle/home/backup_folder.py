@@ -2,14 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from treadle.config.home import Home
 from treadle.domain.errors import UnknownBackup
 from treadle.domain.ids import Instant
-from treadle.home.system_facts import BackUp
 from treadle.operations.schemas import moment
 from treadle.operations.system_facts import BackupView
 
@@ -18,7 +17,7 @@ _NAME = re.compile(r"treadle-\d{8}-\d{6}(?:-\d+)?\.backup")
 
 
 class BackupFolder:
-    def __init__(self, home: Home, back_up: BackUp) -> None:
+    def __init__(self, home: Home, back_up: Callable[[Home, Path], None]) -> None:
         self._home = home
         self._folder = home.path / FOLDER
         self._back_up = back_up

@@ -3,7 +3,6 @@
 import os
 import platform
 from collections.abc import Awaitable, Callable, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,15 +22,14 @@ if TYPE_CHECKING:
 
 Examination = Callable[[Home, bool], Awaitable[Sequence[DoctorFinding]]]
 """The self-check of a home. The second argument says whether no provider is asked."""
-BackUp = Callable[[Home, Path], None]
-"""Writes a backup of a home to a file, and verifies it. Blocks."""
 
 
 class HomeTasks(NamedTuple):
     """Work on a whole home that an engine does when it is asked for."""
 
     examine: Examination
-    back_up: BackUp
+    back_up: Callable[[Home, Path], None]
+    """Writes a backup of a home to a file, and verifies it. Blocks."""
 
 
 class HomeSystem:
@@ -52,13 +50,16 @@ class HomeSystem:
         self._models = models
         self._examine = tasks.examine
         self._back_up = tasks.back_up
+        self._backups: Backups | None = None
         self._started_at = now
 
-    @cached_property
+    @property
     def backups(self) -> Backups:
-        from treadle.home.backup_folder import BackupFolder  # seldom used
+        if self._backups is None:
+            from treadle.home.backup_folder import BackupFolder  # seldom used
 
-        return BackupFolder(self._home, self._back_up)
+            self._backups = BackupFolder(self._home, self._back_up)
+        return self._backups
 
     def info(self) -> SystemInfo:
         store = "postgres" if is_postgres(self._database) else "sqlite"
