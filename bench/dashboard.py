@@ -1,8 +1,10 @@
-"""Measures the dashboard in a browser: `python -m bench.dashboard [--runs N]`. It needs chromium and `make web`.
+"""Measures the dashboard in a browser: `python -m bench.dashboard [--runs N] [--heap MINUTES]`. It needs chromium
+and `make web`.
 
 Measures the size of the first load, a run of 10,000 events, the time from commit to screen with 50 runs, and pages
-of a list of 100,000 runs with filters. Counts complaints of the browser and requests to other origins. Ends with
-status 1 if a bar is missed."""
+of a list of 100,000 runs with filters and in every order. Counts complaints of the browser and requests to other
+origins. `--heap 30` measures only the memory of a page that shows a run with 50 tokens a second for 30 minutes.
+Ends with status 1 if a bar is missed."""
 
 import argparse
 import asyncio
@@ -20,7 +22,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Request
 from tests.e2e.dashboard import Board, Visitor, open_browser
-from tests.fake_endpoint import DONE, delta, usage
+from tests.fake_endpoint import DONE, delta, fragment, usage
 
 from bench.bars import Row, judge
 from treadle.surfaces.http.assets import FOLDER
@@ -47,6 +49,15 @@ FILTERS = (
     "outcome=completed&text=release&since=week",
     "outcome=stuck&text=nothing&cost=1",
 )
+ORDERS = tuple(
+    f"order={order}{ascending}"
+    for order in ("cost", "tokens", "steps", "duration", "score")
+    for ascending in ("", "&ascending=true")
+)
+SORT_BAR = 1000.0
+HEAP_BAR = 80.0
+HEAP_TOKENS_PER_SECOND = 50
+HEAP_REPLY_SECONDS = 30
 FOLLOWED = ("", "status=completed", "text=release", "cost=1")
 """Filters of which the following pages are measured too."""
 FOLLOWING_PAGES = 3
@@ -159,6 +170,10 @@ def measure_lists(visitor: Visitor, board: Board, runs: int) -> Iterator[Row]:
         with page.expect_request_finished(is_list) as waited:
             page.goto(f"{board.url}/runs?{query}")
         yield Row(f"{runs:,} runs: {query or 'all'}"[:49], _duration(waited.value), LIST_BAR, "ms")
+    for query in ORDERS:
+        with page.expect_request_finished(is_list) as waited:
+            page.goto(f"{board.url}/runs?{query}")
+        yield Row(f"{runs:,} runs: {query}"[:49], _duration(waited.value), SORT_BAR, "ms")
     for query in FOLLOWED:
         with page.expect_request_finished(is_list):
             page.goto(f"{board.url}/runs?{query}")
@@ -209,9 +224,15 @@ def measure_latency(visitor: Visitor, board: Board) -> Iterator[Row]:
 
 
 class TimedModel:
-    """An endpoint that writes tokens with the time of their sending, at a steady pace."""
+    """An endpoint that writes tokens with the time of their sending, at a steady pace. Replies end with a tool call
+    until a number of seconds has passed."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, tokens_per_second: int = TOKENS_PER_SECOND, reply_seconds: int = SECONDS + 20, call_seconds: float = 0
+    ) -> None:
+        self._pace = tokens_per_second
+        self._tokens = tokens_per_second * reply_seconds
+        self._calls_until = time.monotonic() + call_seconds
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()
         self._server = asyncio.run_coroutine_threadsafe(
@@ -225,11 +246,16 @@ class TimedModel:
             length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
             await reader.readexactly(int(length[1]) if length else 0)
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
-            for _ in range(TOKENS_PER_SECOND * (SECONDS + 20)):
+            for _ in range(self._tokens):
                 writer.write(delta(content=f"t{time.time() * 1000:.0f}e "))
                 await writer.drain()
-                await asyncio.sleep(1 / TOKENS_PER_SECOND)
-            writer.write(delta("stop") + usage() + DONE)
+                await asyncio.sleep(1 / self._pace)
+            if time.monotonic() < self._calls_until:
+                command = json.dumps({"command": f"echo {time.time()}"})
+                call = fragment(0, f"call_{time.time_ns()}", "bash", command)
+                writer.write(delta(tool_calls=[call]) + delta("tool_calls") + usage() + DONE)
+            else:
+                writer.write(delta("stop") + usage() + DONE)
             await writer.drain()
         except (OSError, asyncio.IncompleteReadError):
             pass
@@ -263,11 +289,44 @@ def measure(browser: Browser, folder: Path, runs: int) -> Iterator[Row]:
         board.model.close()
 
 
+def measure_heap(browser: Browser, folder: Path, minutes: float) -> Iterator[Row]:
+    """Measure the heap of a page that shows a run which writes all the time."""
+    timed = TimedModel(HEAP_TOKENS_PER_SECOND, HEAP_REPLY_SECONDS, minutes * 60)
+    board = Board(folder)
+    board.server.stop()
+    config = board.shell.home / "config.yaml"
+    config.write_text(config.read_text().replace(board.model.endpoint.url, timed.url))
+    board.server.start()
+    try:
+        visitor = Visitor(browser.new_context(viewport={"width": 1280, "height": 800}), board)
+        visitor.sign_in()
+        run = board.run("stream", wait=0, overrides={"limits": {"max_steps": 10_000}})
+        page = visitor.see(f"/runs/{run['run_id']}")
+        tools = page.context.new_cdp_session(page)
+        tools.send("Performance.enable")
+        most, end = 0.0, time.monotonic() + minutes * 60
+        while time.monotonic() < end:
+            page.wait_for_timeout(min(20_000, minutes * 20_000))
+            tools.send("HeapProfiler.collectGarbage")
+            found = {each["name"]: each["value"] for each in tools.send("Performance.getMetrics")["metrics"]}
+            most = max(most, found["JSHeapUsedSize"] / 1_000_000)
+        written = page.locator("[data-live]").inner_text()
+        yield Row(f"heap in {minutes:g} min, {HEAP_TOKENS_PER_SECOND} tokens/s", most, HEAP_BAR, "MB")
+        yield Row("the run writes until the end (0: yes)", 0.0 if written else 1.0, 0, "")
+        yield Row("complaints of the browser", len(visitor.complaints), 0, "messages")
+    finally:
+        board.server.kill()
+        board.model.close()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.dashboard", description=__doc__)
     parser.add_argument("--runs", type=int, default=100_000)
+    parser.add_argument("--heap", type=float, metavar="MINUTES", help="measure only the memory of an open page")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, open_browser() as browser:
+        if options.heap:
+            return judge(measure_heap(browser, Path(folder), options.heap))
         return judge(measure(browser, Path(folder), options.runs))
 
 

@@ -67,13 +67,13 @@ export const GROUPS: { title: string; pages: Page[] }[] = [
       {
         path: "schedules",
         title: texts.schedules.title,
-        may: reads,
+        may: administers,
         load: () => import("./pages/Schedules.svelte"),
       },
       {
         path: "inbound-webhooks",
         title: texts.hooks.title,
-        may: reads,
+        may: administers,
         load: () => import("./pages/InboundWebhooks.svelte"),
       },
       {

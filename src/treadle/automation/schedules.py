@@ -1,13 +1,14 @@
 """Management of schedules."""
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 
 from msgspec.structs import replace
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.channels import ChannelConfig, find_recipient
 from treadle.domain.errors import UnknownSchedule, UsageError
-from treadle.domain.ids import SessionId
+from treadle.domain.ids import Instant, SessionId
 from treadle.domain.schedules import Schedule, ScheduleId, Timing
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.operations.automation import NewSchedule, ScheduleView
@@ -15,6 +16,7 @@ from treadle.operations.schemas import maybe, moment
 from treadle.ports.automation import Schedules
 from treadle.ports.clock import Clock, Ids
 
+UPCOMING_TICKS = 5
 NotifyChange = Callable[[], None]
 """Called after a change, so that the scheduler or sender polls now."""
 
@@ -106,6 +108,16 @@ class ScheduleRegistry:
             )
 
 
+def _list_upcoming(schedule: Schedule) -> tuple[datetime, ...]:
+    """Return the next ticks of a schedule that is not paused."""
+    found: list[Instant] = []
+    tick = None if schedule.paused else schedule.next_at
+    while tick is not None and len(found) < UPCOMING_TICKS:
+        found.append(tick)
+        tick = schedule.timing.after(tick)
+    return tuple(map(moment, found))
+
+
 def to_schedule_view(schedule: Schedule) -> ScheduleView:
     timing = schedule.timing
     return ScheduleView(
@@ -124,4 +136,5 @@ def to_schedule_view(schedule: Schedule) -> ScheduleView:
         problem=schedule.problem,
         owner=schedule.owner,
         deliver=schedule.deliver,
+        upcoming=_list_upcoming(schedule),
     )

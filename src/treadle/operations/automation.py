@@ -57,6 +57,8 @@ class ScheduleView(Struct, frozen=True):
     """The user of its runs: its creator."""
     deliver: str = ""
     """Where the answers are sent; empty for nowhere."""
+    upcoming: tuple[datetime, ...] = ()
+    """The next ticks, at most five. None while it is paused."""
 
 
 class ScheduleManager(Protocol):
