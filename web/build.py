@@ -4,6 +4,7 @@ Packages come from the lock file. `--test` checks format, lint rules and types a
 the packages can be fetched; the types come from the OpenAPI description of this checkout. `--soft` reports what is
 missing and succeeds. `backend.py` uses it for wheels, where Treadle itself cannot be imported."""
 
+import gzip
 import hashlib
 import os
 import subprocess
@@ -19,6 +20,8 @@ NODE_FOLDER = Path(NODE_PACKAGE.origin if NODE_PACKAGE and NODE_PACKAGE.origin e
 NODE = NODE_FOLDER / "bin" / "node"
 NPM = NODE_FOLDER / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
 STAMP = MODULES / ".treadle-lock"
+BUILT = WEB.parent / "src" / "treadle" / "surfaces" / "http" / "dashboard"
+MAX_GZIPPED_BYTES = 220_000
 RETRIES = ("--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000")
 
 
@@ -41,7 +44,7 @@ def main(arguments: list[str]) -> int:
             run("running tests", "node_modules/vitest/vitest.mjs", "run")
         else:
             run("building the pages", "node_modules/vite/bin/vite.js", "build", "--logLevel", "warn")
-            print("the dashboard is built", flush=True)
+            print(f"the dashboard is built: {check_size() / 1000:.0f} kB gzipped", flush=True)
     except BuildError as error:
         print(f"The dashboard was not built: {error}", file=sys.stderr)
         return 0 if "--soft" in arguments else 1
@@ -76,6 +79,16 @@ def generate_types() -> None:
         description.write_bytes(subprocess.run(command, check=True, capture_output=True).stdout)
         options = ("--default-non-nullable", "false", "-o", "src/schema.d.ts")
         run("reading the API", "node_modules/openapi-typescript/bin/cli.js", str(description), *options)
+
+
+def check_size() -> int:
+    """Return the bytes of all built files, each gzipped. Raise BuildError if they are too many."""
+    size = sum(len(gzip.compress(path.read_bytes(), mtime=0)) for path in BUILT.rglob("*") if path.is_file())
+    if size > MAX_GZIPPED_BYTES:
+        raise BuildError(
+            f"it has {size:,} bytes gzipped, more than {MAX_GZIPPED_BYTES:,}. Remove what is not needed."
+        )
+    return size
 
 
 def run(what: str, script: str, *arguments: str) -> None:

@@ -386,6 +386,9 @@ OF_SCOPES = {
     "/runs": {"read"},
     "/inbox": {"read", "approve"},
     "/models": {"read"},
+    "/evaluations": {"read"},
+    "/schedules": set[str](),
+    "/inbound-webhooks": set[str](),
     "/vault": set[str](),
     "/tokens": set[str](),
 }
@@ -632,6 +635,21 @@ def test_an_agent_is_created_checked_changed_and_deleted(browser: Browser, board
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("button", name="Review changes")).to_be_disabled()
     assert board.call("GET", "/v1/agents/writer")["agent"]["persona"] == "Write well."
+    form = page.get_by_role("region", name="Common settings")
+    form.get_by_label("Model").select_option("fake/n")
+    form.get_by_label("bash").check()
+    form.get_by_label("Persona").fill("Write very well.")
+    typed = json.loads(box.input_value())
+    assert (typed["model"], typed["tools"], typed["persona"]) == ("fake/n", ["bash"], "Write very well.")
+    trial = page.get_by_role("region", name="Try it")
+    trial.get_by_label("Message").fill("Which module is the longest? use a tool")
+    trial.get_by_role("button", name="Run the trial").click()
+    expect(trial).to_contain_text("decide.py")
+    [run] = board.call("GET", "/v1/runs?agent=writer")["items"]
+    assert (run["tags"], run["resolved_model"]) == (["trial"], "n")
+    assert board.call("GET", f"/v1/runs/{run['run_id']}")["version"] is None
+    assert board.call("GET", "/v1/agents/writer")["agent"]["persona"] == "Write well.", "nothing was saved"
+    page.reload()
     page.get_by_role("button", name="Version 2", exact=True).click()
     expect(page.locator("pre", has_text="+persona: Write well.")).to_be_visible()
     page.get_by_label("Label").fill("candidate")

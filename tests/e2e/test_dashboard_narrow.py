@@ -72,3 +72,18 @@ def test_nothing_is_wider_than_a_narrow_window(browser: Browser, board: Board) -
     assert faults == {}
     assert visitor.complaints == []
     visitor.context.close()
+
+
+def test_a_narrow_list_of_runs_shows_message_agent_and_time(browser: Browser, board: Board) -> None:
+    run = board.run(SENTENCE)["run_id"]
+    visitor = Visitor(browser.new_context(viewport={"width": 360, "height": 740}), board)
+    visitor.sign_in()
+    page = visitor.see("/runs")
+    row = page.get_by_role("row").filter(has=page.locator(f"a[href='/runs/{run}']"))
+    message = row.get_by_role("link", name=SENTENCE)
+    box = message.bounding_box()
+    assert box is not None
+    assert box["width"] > 200
+    expect(row.get_by_role("link", name="default", exact=True)).to_be_visible()
+    expect(row.locator("time")).to_be_visible()
+    visitor.context.close()

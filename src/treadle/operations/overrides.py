@@ -17,6 +17,8 @@ from treadle.operations.requested_run import Overrides
 
 def apply_overrides(agent: AgentSpec, overrides: Overrides) -> AgentSpec:
     """Return the agent for one run. Raise ConfigError for a setting that an agent cannot have."""
+    if overrides.settings is not None:
+        agent = make_agent({**overrides.settings, "name": agent.name})
     limits = dict(overrides.limits or {})
     limits |= {"deadline": overrides.deadline} if overrides.deadline is not None else {}
     limits |= {"cost": overrides.cost} if overrides.cost is not None else {}
@@ -35,6 +37,10 @@ def apply_permitted_overrides(agent: AgentSpec, overrides: Overrides, principal:
     """Return the agent for one run of a caller. Raise Refusal for more than the caller may have, and UsageError for
     tools that the agent lacks."""
     may_raise = principal.may("admin")
+    if overrides.settings is not None:
+        if not may_raise:
+            raise Refusal(403, "Forbidden", "Settings that are not saved require the scope `admin`.")
+        return apply_overrides(agent, overrides)
     if overrides.model is not None and not may_raise:
         refuse_other_model(overrides.model, agent)
     changed = apply_overrides(agent, overrides)

@@ -23,6 +23,8 @@ class Overrides(Struct, frozen=True, forbid_unknown_fields=True):
     cost: float | None = None
     tools: tuple[str, ...] | None = None
     output: dict[str, Any] | None = None
+    settings: dict[str, Any] | None = None
+    """All settings of the agent, in place of those that are saved: to try changes. Requires the scope `admin`."""
 
 
 class ChosenAgent(Struct, frozen=True):

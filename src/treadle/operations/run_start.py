@@ -128,7 +128,7 @@ async def start_run(context: Context, request: StartRun) -> Accepted | RunDetail
         metadata=new.metadata,
         client_tools=tuple([ClientTool(each.name, each.description, each.schema) for each in new.client_tools]),
         after_current=new.after_current,
-        version=chosen.version,
+        version=0 if overrides is not None and overrides.settings is not None else chosen.version,
         mode=new.mode,
     )
     if new.mode is not None:

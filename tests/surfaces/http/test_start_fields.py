@@ -101,3 +101,25 @@ async def test_a_run_is_in_the_trace_of_its_caller(tmp_path: Path) -> None:
             with use_span(NonRecordingSpan(outer)):
                 run_id = await client.submit("one", "Go.")
         assert (await read_queued(web, run_id)).trace_parent == valid
+
+
+async def test_unsaved_settings_are_tried_by_administrators_only(tmp_path: Path) -> None:
+    """The run has no version: its settings are saved nowhere."""
+    async with serve_home(tmp_path) as web:
+        saved = (await web.ask("GET", "/v1/agents/one")).json["agent"]
+        settings = {**saved, "persona": "You try something.", "name": "ignored"}
+        body = {
+            "message": "Go.",
+            "overrides": {"settings": settings, "limits": {"max_steps": 2}},
+            "tags": ["trial"],
+        }
+        refused = await web.ask("POST", START, body, token=await web.mint("read", "run"))
+        assert (refused.status, refused.problem) == (403, "Forbidden")
+        run = (await web.ask("POST", START + "?wait=10", body)).json
+        assert (run["agent"], run["tags"], run["version"]) == ("one", ["trial"], None)
+        queued = await read_queued(web, run["run_id"])
+        assert (queued.agent.persona, queued.agent.limits.max_steps) == ("You try something.", 2)
+        assert (await web.ask("GET", "/v1/agents/one")).json["agent"] == saved
+        wrong = {**body, "overrides": {"settings": {**settings, "persna": "x"}}}
+        reply = await web.ask("POST", START, wrong)
+        assert (reply.status, "persna" in reply.json["detail"]) == (400, True)

@@ -22,7 +22,7 @@ PAGES = frozenset(
     (
         "", "sign-in", "start", "overview", "runs", "chat", "inbox", "approvals", "agents", "schedules",
         "inbound-webhooks", "webhooks", "memory", "skills", "mcp-servers", "vault", "tokens", "users", "models",
-        "usage", "evaluations", "system", "reference", "compare", "search",
+        "usage", "evaluations", "suites", "system", "reference", "compare", "search",
     )
 )  # fmt: skip
 """The first segment of the path of each page."""
