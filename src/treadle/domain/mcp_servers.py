@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from treadle.domain.messages import Image
 from treadle.domain.permissions import WorkspaceAccess
 from treadle.domain.tools import Effect
 
@@ -145,6 +146,30 @@ class Consent(Struct, frozen=True):
 
 
 NO_CONSENT = Consent()
+
+
+class McpPromptArgument(Struct, frozen=True):
+    """An argument of a prompt."""
+
+    name: str
+    description: str = ""
+    required: bool = False
+
+
+class McpPrompt(Struct, frozen=True):
+    """A prompt of an MCP server. All of it is untrusted."""
+
+    server: str
+    name: str
+    description: str = ""
+    arguments: tuple[McpPromptArgument, ...] = ()
+
+
+class McpPromptMessage(Struct, frozen=True):
+    """The content of a prompt. All of it is untrusted."""
+
+    text: str
+    images: tuple[Image, ...] = ()
 
 
 McpConnectionState = Literal["starting", "connected", "failed", "closed"]

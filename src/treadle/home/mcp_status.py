@@ -1,12 +1,14 @@
 """The MCP servers of a home as operations show them: their approvals, their connections and their tools."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from treadle.config.home import Home
+from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
-from treadle.domain.mcp_servers import NO_CONSENT, Consent, McpConnectionView
+from treadle.domain.mcp_servers import NO_CONSENT, Consent, McpConnectionView, McpPrompt, McpPromptMessage
 from treadle.home.mcp import HomeMcp
 from treadle.home.mcp_approvals import HomeApprovals
 from treadle.home.mcp_entries import (
@@ -19,6 +21,7 @@ from treadle.home.mcp_entries import (
 )
 from treadle.mcp.names import make_tool_name
 from treadle.mcp.pins import hash_entry, hash_tool
+from treadle.mcp.prompts import ServerPrompts
 from treadle.mcp.start_rules import explain_privilege, find_access
 from treadle.operations.mcp_status import McpInspection, McpServerView, McpToolView
 from treadle.ports.tool import ToolError
@@ -71,6 +74,27 @@ class HomeMcpStatus:
         entry = self._find(approvals, name, agent)
         if not revoke_server(approvals, entry.name, entry.agent):
             raise UsageError(f"The MCP server `{name}` has no approval to revoke.")
+
+    async def list_prompts(self, agent: AgentSpec) -> Sequence[McpPrompt]:
+        return [] if self._connections is None else await self._prompts.list_prompts(agent, self._folder(agent))
+
+    async def read_prompt(
+        self, agent: AgentSpec, server: str, name: str, arguments: Mapping[str, str]
+    ) -> McpPromptMessage:
+        try:
+            return await self._prompts.read_prompt(agent, self._folder(agent), server, name, arguments)
+        except ToolError as error:
+            said = str(error)
+            raise UsageError(f"{said[:1].upper()}{said[1:]}") from None
+
+    @property
+    def _prompts(self) -> ServerPrompts:
+        if self._connections is None:
+            raise UsageError("This process has no connections to MCP servers. Open the home first.")
+        return ServerPrompts(self._connections.catalog, self._connections.pool)
+
+    def _folder(self, agent: AgentSpec) -> Path:
+        return self._home.workspace_path(agent).resolve()
 
     def _find(self, approvals: HomeApprovals, name: str, agent: str | None) -> ServerEntry:
         """Return a server: of an agent, or of the home, or of the only agent that has one with this name. Raise

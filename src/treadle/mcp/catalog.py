@@ -63,6 +63,25 @@ class McpCatalog:
             return None
         return self._tools(server, agent).get(name)
 
+    def list_approved(self, agent: AgentSpec | None = None) -> list[ApprovedServer]:
+        """Return the servers that can be used."""
+        found = (self._find_approved(server, agent) for server in self._list_servers(agent))
+        return [server for server in found if server is not None]
+
+    def _find_approved(self, server: str, agent: AgentSpec | None) -> ApprovedServer | None:
+        settings, owner = self._list_servers(agent)[server], self._find_owner(server, agent)
+        pin, advice = self._read_pin(server, owner, settings), self._approvals.advise(server, owner)
+        if pin is None or explain_refusal(settings, pin, advice):
+            return None
+        return ApprovedServer(
+            name=server,
+            settings=settings,
+            agent=owner,
+            allows_write=pin.allows_write,
+            contents=pin.contents,
+            approver=advice.approver,
+        )
+
     def explain(self, name: str, agent: AgentSpec | None = None) -> str | None:
         """Return why a tool cannot be used although its name is that of a tool of an MCP server, or None."""
         server = find_server_name(name)
@@ -97,17 +116,9 @@ class McpCatalog:
         known = self._cache.get((owner, server))
         if known is not None and known[0] is pin and (known[1] is settings or known[1] == settings):
             return known[2]
-        advice = self._approvals.advise(server, owner)
-        if pin is None or explain_refusal(settings, pin, advice):
+        approved = self._find_approved(server, agent)
+        if pin is None or approved is None:
             return {}
-        approved = ApprovedServer(
-            name=server,
-            settings=settings,
-            agent=owner,
-            allows_write=pin.allows_write,
-            contents=pin.contents,
-            approver=advice.approver,
-        )
         pool = self._make_pool()
         tools = {
             make_tool_name(server, str(raw["name"])): McpTool(approved, raw, pool)

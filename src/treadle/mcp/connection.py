@@ -4,12 +4,12 @@ This module imports the SDK. Import it only where a server is used."""
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import mcp_types as types
 from mcp.client.client import Client
@@ -24,10 +24,11 @@ from treadle.domain.limits import (
     MAX_MCP_TITLE_CHARACTERS,
     MAX_MCP_TOOLS,
 )
+from treadle.domain.mcp_servers import McpPrompt, McpPromptMessage
 from treadle.mcp.elicitation import ask_person
 from treadle.mcp.messages import cut
 from treadle.mcp.pins import hash_tool
-from treadle.mcp.results import make_observation
+from treadle.mcp.results import make_observation, make_prompt, make_prompt_message
 from treadle.mcp.transports import RunningServer, Transport
 from treadle.ports.tool import Observation, ToolContext, ToolError
 
@@ -35,6 +36,8 @@ LOST = frozenset(((types.INVALID_REQUEST, "Session terminated"), (types.CONNECTI
 """Codes and messages of the errors with which the client library reports a lost connection. Servers use the same
 codes for other errors."""
 OUTCOME_UNKNOWN = "The call was started, and whether it took effect is not known. Check before you do it again."
+
+_Result = TypeVar("_Result")
 
 log = logging.getLogger("treadle.mcp")
 _current_call: ContextVar[ToolContext | None] = ContextVar("current_mcp_call", default=None)
@@ -243,6 +246,35 @@ class ServerConnection:
             self._calls.remove(context)
             self.active -= 1
             _current_call.reset(token)
+
+    async def list_prompts(self) -> list[McpPrompt]:
+        """Return the prompts of the server. Raise ToolError if it refuses or ends."""
+        if self._client.server_capabilities.prompts is None:
+            return []
+        found: list[McpPrompt] = []
+        cursor: str | None = None
+        for _ in range(MAX_MCP_PAGES):
+            page = await self._request(self._client.list_prompts(cursor=cursor))
+            found += [make_prompt(self.name, prompt) for prompt in page.prompts]
+            cursor = page.next_cursor
+            if cursor is None or len(found) > MAX_MCP_TOOLS:
+                break
+        return found[:MAX_MCP_TOOLS]
+
+    async def get_prompt(self, name: str, arguments: dict[str, str]) -> McpPromptMessage:
+        """Return a prompt as a message. Raise ToolError if the server refuses or ends."""
+        return make_prompt_message(await self._request(self._client.get_prompt(name, arguments or None)))
+
+    async def _request(self, request: Awaitable[_Result]) -> _Result:
+        self.active += 1
+        try:
+            return await request
+        except MCPError as error:
+            raise ToolError(f"the MCP server `{self.name}` answered with an error: {error.message}") from None
+        except (ValidationError, RuntimeError) as error:
+            raise ToolError(f"the MCP server `{self.name}` sent an invalid result: {_describe(error)}") from None
+        finally:
+            self.active -= 1
 
     async def _explain_loss(self) -> str:
         """Close the connection and say why it was lost during a call."""

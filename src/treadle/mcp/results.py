@@ -8,7 +8,9 @@ from typing import Any
 
 import mcp_types as types
 
+from treadle.domain.inert_text import make_inert
 from treadle.domain.limits import MAX_MCP_IMAGE_BYTES, MAX_MCP_IMAGES
+from treadle.domain.mcp_servers import McpPrompt, McpPromptArgument, McpPromptMessage
 from treadle.domain.messages import Image
 from treadle.ports.tool import Observation
 
@@ -29,6 +31,25 @@ def make_observation(result: types.CallToolResult) -> Observation:
     if structured is not None and not _repeats(structured, parts):
         parts.append(json.dumps(structured, ensure_ascii=False))
     return Observation("\n".join(parts) or EMPTY, is_error=result.is_error, images=tuple(images))
+
+
+def make_prompt(server: str, prompt: types.Prompt) -> McpPrompt:
+    """Return a prompt as a user is shown it. Invisible characters are made visible."""
+    arguments = tuple(
+        McpPromptArgument(each.name, make_inert(each.description or ""), each.required is True)
+        for each in prompt.arguments or ()
+    )
+    return McpPrompt(server, prompt.name, make_inert(prompt.description or prompt.title or ""), arguments)
+
+
+def make_prompt_message(result: types.GetPromptResult) -> McpPromptMessage:
+    """Return the messages of a prompt as one. Those in the name of the model are quoted as such."""
+    images: list[Image] = []
+    parts = [
+        f"{'' if message.role == 'user' else f'{message.role}: '}{_describe_block(message.content, images)}"
+        for message in result.messages
+    ]
+    return McpPromptMessage(make_inert("\n\n".join(parts)), tuple(images))
 
 
 def _describe_block(block: Any, images: list[Image]) -> str:

@@ -27,7 +27,7 @@ from treadle.domain.tools import ToolSpec
 from treadle.operations.event_factory import DraftFactory
 from treadle.operations.journal_pages import read_latest_step
 from treadle.operations.mode_service import ModeService
-from treadle.ports.approvals import ApprovalRecord, Approvals
+from treadle.ports.approvals import ApprovalRecord, Approvals, Grant
 from treadle.ports.journal import Journal, Runs
 from treadle.ports.tool import InvalidArguments, Subjects, Toolbox
 from treadle.ports.vault import Vault
@@ -168,6 +168,10 @@ class ApprovalService:
                 f"{record.approval_id} can be approved only once: no rule matches such calls of `{record.tool}` "
                 "and no others. Approve it without remembering it."
             )
+
+    async def list_grants(self, run_id: RunId) -> Sequence[Grant]:
+        """Return what was approved for the session of a run."""
+        return await self._approvals.grants(run_id)
 
     async def find_concern(self, approval_id: ApprovalId) -> ConcernKind | None:
         """Return what the tool found on this machine that needs a reviewer, or None."""

@@ -15,7 +15,8 @@ from treadle.operations.context import Context
 from treadle.operations.forks import Fork
 from treadle.operations.operation import NoParameters, Operation
 from treadle.operations.runs import OneRun
-from treadle.operations.schemas import Ticket
+from treadle.operations.schemas import Page, Ticket
+from treadle.ports.approvals import Grant
 
 
 class ForkWhole(Struct, frozen=True):
@@ -111,11 +112,29 @@ async def fork(context: Context, request: ForkWhole) -> Ticket:
     return await context.service.fork(replace(request.fork, key=request.fork.key or context.key))
 
 
+GRANTS = Operation(
+    "local.grants",
+    "GET",
+    "/v1/runs/{run_id}/grants",
+    scope="admin",
+    request=OneRun,
+    response=Page[Grant],
+    public=False,
+)
+
+
 @AGENT.handler
 async def agent_of(context: Context, request: OneRun) -> AgentSpec:
     """Get the agent of a run, as it was when the run was submitted."""
     record = await context.visible_run(request.run_id)
     return await context.service.agent_of(RunId(record.origin.run_id))
+
+
+@GRANTS.handler
+async def list_grants(context: Context, request: OneRun) -> Page[Grant]:
+    """List what was approved for the session of a run, in its workspace."""
+    record = await context.visible_run(request.run_id)
+    return Page(tuple(await context.service.approval_service.list_grants(record.origin.run_id)))
 
 
 @CHECK_RULES.handler

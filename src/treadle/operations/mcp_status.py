@@ -1,11 +1,12 @@
 """Protocol of the MCP servers of a home, with the values that it returns."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from treadle.domain.mcp_servers import NO_CONSENT, Consent, McpConnectionView
+from treadle.domain.agents import AgentSpec
+from treadle.domain.mcp_servers import NO_CONSENT, Consent, McpConnectionView, McpPrompt, McpPromptMessage
 from treadle.domain.permissions import WorkspaceAccess
 
 ApprovalState = Literal["approved", "changed", "new", "disabled"]
@@ -79,6 +80,16 @@ class McpStatus(Protocol):
         self, name: str, agent: str | None, digest: str, consent: Consent = NO_CONSENT
     ) -> McpServerView:
         """Approve what an inspection with this digest found. Raise UsageError if the server has changed since."""
+        ...
+
+    async def list_prompts(self, agent: AgentSpec) -> Sequence[McpPrompt]:
+        """Return the prompts of the approved servers of an agent that can be connected."""
+        ...
+
+    async def read_prompt(
+        self, agent: AgentSpec, server: str, name: str, arguments: Mapping[str, str]
+    ) -> McpPromptMessage:
+        """Return a prompt as a message. Raise UsageError if its server cannot be used."""
         ...
 
     def revoke(self, name: str, agent: str | None) -> None:

@@ -40,9 +40,9 @@ async def test_tab_queues_only_while_a_run_is_in_progress(tmp_path: Path) -> Non
 
     async with open_app(tmp_path, model) as (app, pilot):
         await pilot.press(*"look at @nosuch", "tab")
-        await wait_for(pilot, lambda: texts.NO_SUCH_FILE in read_screen(app))
+        await wait_for(pilot, lambda: texts.NO_SUCH_FILE.format(keys=app.key_map) in read_screen(app))
         await pilot.press(*" now", "tab")
-        await wait_for(pilot, lambda: texts.NOTHING_TO_QUEUE_AFTER in read_screen(app))
+        await wait_for(pilot, lambda: texts.NOTHING_TO_QUEUE_AFTER.format(keys=app.key_map) in read_screen(app))
         assert app.prompt.text == "look at @nosuch now"
         assert not model.requests
         await pilot.press("enter")

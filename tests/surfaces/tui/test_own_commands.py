@@ -8,7 +8,7 @@ from tests.surfaces.tui.stage import WITH_BASH, enter, open_app, read_screen, wa
 from treadle.domain.permissions import ApprovalRule
 from treadle.skills.command_files import list_command_files
 from treadle.surfaces.tui import texts
-from treadle.testing.models import ScriptedModel, say
+from treadle.testing.models import ScriptedModel, ask, call, say
 
 
 @pytest.fixture(autouse=True)
@@ -88,3 +88,16 @@ async def test_context_servers_and_permissions_are_shown(tmp_path: Path) -> None
         )
         await enter(pilot, "/permissions remove 1")
         await wait_for(pilot, lambda: app.link.home.list_allowed("default") == ())
+
+
+async def test_permissions_show_what_was_allowed_for_the_session(tmp_path: Path) -> None:
+    asks_first = WITH_BASH.replace("default: auto", "default: ask")
+    model = ScriptedModel(ask(call("bash", command="echo woven")), say("Done."))
+    async with open_app(tmp_path, model, agent=asks_first, size=(120, 50)) as (app, pilot):
+        await enter(pilot, "go")
+        await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+        await pilot.press("4")
+        await wait_for(pilot, lambda: "Done." in read_screen(app))
+        await enter(pilot, "/permissions")
+        await wait_for(pilot, lambda: texts.PERMISSIONS_SESSION in read_screen(app))
+        assert "echo woven" in read_screen(app).partition(texts.PERMISSIONS_SESSION)[2]

@@ -85,11 +85,11 @@ async def test_feedback_scores_the_latest_run(tmp_path: Path) -> None:
         await enter(pilot, "/feedback fine")
         await wait_for(pilot, lambda: "/feedback takes" in read_screen(app))
         await enter(pilot, "/feedback bad It missed a file.")
-        await wait_for(pilot, lambda: "Feedback: bad" in read_screen(app))
+        await wait_for(pilot, lambda: "run: bad" in read_screen(app))
         await enter(pilot, "/feedback good")
-        await wait_for(pilot, lambda: "Feedback: good" in read_screen(app))
+        await wait_for(pilot, lambda: "run: good" in read_screen(app))
         await enter(pilot, "/feedback bad It missed a file.")
-        await wait_for(pilot, lambda: "Feedback: bad" in read_screen(app))
+        await wait_for(pilot, lambda: "run: bad" in read_screen(app))
         assert app.chat.latest_run is not None
         found = await app.link.call(OF_RUN, OneRun(app.chat.latest_run))
     assert [(each.score, each.note, each.author) for each in found.items] == [

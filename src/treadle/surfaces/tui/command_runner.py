@@ -12,6 +12,7 @@ from treadle.domain.money import format_cost
 from treadle.domain.transcript import MessageItem
 from treadle.operations import runs, sessions
 from treadle.operations.file_changes import FILES, ListChangedFiles
+from treadle.operations.local_admin import GRANTS
 from treadle.surfaces.terminal.output import short_id, when
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat_state import ForkSource
@@ -126,9 +127,9 @@ class CommandRunner:
                 servers = (await app.link.call(mcp_servers.LIST, NoParameters())).items
                 self._report(inspection.describe_servers(servers))
             case _:
-                self._show_permissions(argument.split())
+                await self._show_permissions(argument.split())
 
-    def _show_permissions(self, words: list[str]) -> None:
+    async def _show_permissions(self, words: list[str]) -> None:
         """Show what the agent may do without asking, or remove what was allowed permanently."""
         from treadle.surfaces.tui import inspection
 
@@ -136,7 +137,9 @@ class CommandRunner:
         allowed = app.link.home.list_allowed(agent.name)
         if not words:
             _, path = app.link.home.files_of_agent(agent.name)
-            self._report(inspection.describe_permissions(agent, allowed, str(path)))
+            run_id = app.chat.latest_run
+            grants = () if run_id is None else (await app.link.call(GRANTS, runs.OneRun(run_id))).items
+            self._report(inspection.describe_permissions(agent, allowed, str(path), grants))
             return
         number = int(words[1]) if len(words) == 2 and words[0] == "remove" and words[1].isdecimal() else 0
         if not 1 <= number <= len(allowed):

@@ -10,6 +10,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from treadle.domain.envelope import Event
+from treadle.domain.messages import Image
 from treadle.surfaces.home_access.home_link import HomeLink
 from treadle.surfaces.markdown.palette import Palette
 from treadle.surfaces.tui.approval_panel import ApprovalPanel
@@ -55,6 +56,8 @@ class PromptControl(Protocol):
     def leave(self) -> None: ...
 
     def show_mode(self) -> None: ...
+
+    def show_suggestions(self) -> None: ...
 
 
 class ReviewControl(Protocol):
@@ -105,6 +108,8 @@ class OutboxControl(Protocol):
     def recall(self, text: str) -> None: ...
 
     async def paste_clipboard(self) -> None: ...
+
+    def attach_image(self, image: Image, name: str) -> None: ...
 
     async def send(self, text: str, *, after_run: bool = False) -> None: ...
 

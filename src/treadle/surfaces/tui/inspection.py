@@ -6,6 +6,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.permissions import ApprovalRule
 from treadle.operations.context_use import ContextUse
 from treadle.operations.mcp_status import McpServerView
+from treadle.ports.approvals import Grant
 from treadle.surfaces.terminal.text import one_line
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.item_view import format_count
@@ -44,11 +45,16 @@ def describe_servers(servers: Sequence[McpServerView]) -> str:
     return f"## {texts.MCP_TITLE}\n\n{head}" + "\n".join(rows)
 
 
-def describe_permissions(agent: AgentSpec, allowed: Sequence[ApprovalRule], allowed_file: str) -> str:
-    """Return what an agent may do without an approval: the rules of its file, and what was allowed permanently."""
+def describe_permissions(
+    agent: AgentSpec, allowed: Sequence[ApprovalRule], allowed_file: str, grants: Sequence[Grant]
+) -> str:
+    """Return what an agent may do without an approval: the rules of its file, and what was allowed permanently and
+    for the session."""
     own = [rule for rule in agent.approvals.rules if rule not in allowed]
     default = texts.PERMISSIONS_DEFAULT.format(default=agent.approvals.default)
     parts = [f"## {texts.PERMISSIONS_TITLE}", _list_rules(own), default]
+    if grants:
+        parts += [texts.PERMISSIONS_SESSION, _list_grants(grants)]
     if allowed:
         parts += [texts.PERMISSIONS_ALLOWED.format(path=allowed_file), _list_rules(allowed), texts.PERMISSIONS_HINT]
     return "\n\n".join(part for part in parts if part)
@@ -62,6 +68,11 @@ def _list_rules(rules: Sequence[ApprovalRule]) -> str:
         cells = (str(number), rule.tool, rule.match or "*", rule.do, rule.workspace or "")
         rows.append("| " + " | ".join(map(_cell, cells)) + " |")
     return "| | tool | what | decision | workspace |\n|---|---|---|---|---|\n" + "\n".join(rows)
+
+
+def _list_grants(grants: Sequence[Grant]) -> str:
+    rows = [f"| {_cell(grant.tool)} | {_cell(grant.pattern)} |" for grant in grants]
+    return "| tool | what |\n|---|---|\n" + "\n".join(rows)
 
 
 def _cell(text: str) -> str:

@@ -134,7 +134,7 @@ class Outbox:
             app.history.add(text)
             if not own.is_trusted:
                 app.prompt.put(own.text)
-                app.flash(texts.COMMAND_INSERTED.format(path=own.source))
+                app.flash(texts.COMMAND_INSERTED.format(path=own.source, keys=app.key_map))
                 return
             text = own.text
         elif found is None and looks_like_command(text):

@@ -202,7 +202,8 @@ class PromptController:
             await app.outbox.send(text, after_run=True)
         else:
             is_mention = find_mention(app.prompt.before_cursor) is not None
-            app.flash(texts.NO_SUCH_FILE if is_mention else texts.NOTHING_TO_QUEUE_AFTER)
+            said = texts.NO_SUCH_FILE if is_mention else texts.NOTHING_TO_QUEUE_AFTER
+            app.flash(said.format(keys=app.key_map))
 
     async def do_stop(self) -> None:
         app = self._app

@@ -184,7 +184,7 @@ class PromptExtras(Static):
         for number, chip in enumerate(self.chips, start=1):
             row.append(f"[{number}] {one_line(chip.label, 50)}", self.palette.accent)
             row.append("  ")
-        row.append("Backspace in an empty message removes the last one", self.palette.dim)
+        row.append(texts.CHIP_HINT, self.palette.dim)
         row.truncate(max(20, self.screen.size.width - 6))
         return [row]
 

@@ -1,11 +1,9 @@
 """Every text that the terminal UI shows, except the descriptions of keys and commands (`keys`, `commands`)."""
 
 # ── Transcript ──
-FORKED = "Forked from an earlier run. Nothing of it was repeated."
 UNVERIFIED = "Unverified: no tool call did this: {claim}"
 EDITED = "edited by the reviewer"
 CHILD_WAITS = {"approval": "needs an approval", "answer": "asks a question", "interrupted": "interrupted"}
-CHILD_THINKS = "thinking"
 CHILD_OPEN = "Child run: {path} · {state} · {key} goes back"
 NO_CHILD = "No child run is shown here."
 CHILDREN_TITLE = "Open which child run?"
@@ -34,8 +32,6 @@ CALL_STATES = {
     "denied": "denied",
     "blocked": "blocked",
 }
-EARLIER = "↑ earlier messages: scroll up to load them"
-LOADING = "loading earlier messages …"
 WELCOME = """\
 # Treadle
 
@@ -76,7 +72,7 @@ PLACEHOLDER_FORK = (
     "Change the message to fork with it.   {keys[message.send]} forks   ·   {keys[message.stop]} goes back"
 )
 TITLE_NOTE, TITLE_EDIT, TITLE_ANSWER = "deny with a note", "edit the arguments", "answer"
-TITLE_SEARCH, TITLE_RENAME, TITLE_FORK = "history", "rename the session", "fork from this message"
+TITLE_SEARCH, TITLE_FORK = "history", "fork from this message"
 PASTED = "pasted text, {lines} lines, {size}"
 ATTACHED_IMAGE = "{name}, {size}"
 ATTACHED_FILE = "{name}, {size}"
@@ -87,10 +83,11 @@ NO_CLIPBOARD = "The clipboard cannot be read. Install wl-clipboard (Wayland), xc
 PASTE_NAME = "pasted text {number}"
 QUEUED = "queued: {text}"
 QUEUED_HINT = "{keys[message.edit_queued]} edits the last one"
+CHIP_HINT = "Backspace in an empty message removes the last one"
 NO_MATCH = "no match"
 MORE_SUGGESTIONS = "Up and Down show more"
-NO_SUCH_FILE = "No file has such a name. Enter sends the message as it is."
-NOTHING_TO_QUEUE_AFTER = "No run is in progress. Enter sends the message."
+NO_SUCH_FILE = "No file has such a name. {keys[message.send]} sends the message as it is."
+NOTHING_TO_QUEUE_AFTER = "No run is in progress. {keys[message.send]} sends the message."
 UNKNOWN_COMMAND = "There is no command {name}. Type / for the list."
 UNREADABLE = "{path} cannot be attached: {error}."
 TOO_LONG = (
@@ -109,7 +106,6 @@ VIEW_FIRST = "{keys[approval.scroll_on]} first: the call is longer than this pan
 FOCUS_APPROVAL = "An approval waits. Send or clear your message to answer it, or press {keys[anywhere.answer]}."
 LATER = "Left for later. {keys[anywhere.answer]} shows it again."
 QUESTION_TITLE = "{agent} asks"
-DECIDED_ELSEWHERE = "Decided by {who}."
 
 # ── Plan ──
 PLAN = "Plan · {summary}"
@@ -135,7 +131,6 @@ STATES = {
 NEWS_BELOW = "↓ more below, {keys[anywhere.scroll_end]}"
 CONTEXT = "{share:.0%} of {window}"
 UNAVAILABLE = "{detail}"
-CONNECTING = "Opening the home …"
 SERVER_GONE = "The process that ran your agents has ended. Reconnecting … Your input is kept."
 TAKEN_OVER = "`treadle serve` takes over the home. Runs stop at the next safe point and continue there."
 ATTACHED = "Attached to the process that owns the home."
@@ -179,7 +174,7 @@ BELL_WAITS = "{agent} needs you"
 COST = "Cost of this session"
 
 FEEDBACK_HOW = "/feedback takes `good` or `bad`, and a note if you like: /feedback bad It missed a file."
-FEEDBACK_GIVEN = "Feedback: {score}. It replaces what you said about this run before."
+FEEDBACK_GIVEN = "Feedback on this run: {score}."
 
 # ── Quitting ──
 QUIT_TITLE = "A run is in progress"
@@ -228,7 +223,10 @@ FILES_RESTORED = "Restored: {files}."
 NO_FILES_RESTORED = "No file was restored."
 FILES_LEFT = "{count} not restored ({reasons})."
 USE_SKILL = "Load the skill `{name}` with load_skill and work by it.{task}"
-COMMAND_INSERTED = "From {path}. Read it, then press Enter to send it."
+PROMPT_SOURCE = "the MCP server `{server}`"
+PROMPT_IMAGE = "{name} {number}"
+PROMPT_MISSING = "{missing} is missing. Write: {usage}"
+COMMAND_INSERTED = "From {path}. Read it, then press {keys[message.send]} to send it."
 SHELL_RUNNING = "Running: {command}"
 SHELL_NAME = "output of a command that the user ran.txt"
 SHELL_CHIP = "! {command} · {size}"
@@ -263,6 +261,7 @@ NO_MCP_SERVERS = "No MCP server is configured. `treadle mcp add` adds one."
 PERMISSIONS_TITLE = "Permissions"
 PERMISSIONS_DEFAULT = "Everything else: {default}."
 PERMISSIONS_ALLOWED = "Allowed permanently, in `{path}`:"
+PERMISSIONS_SESSION = "Allowed in this session, in this workspace, until the session ends:"
 PERMISSIONS_HINT = (
     "`/permissions remove N` removes an entry of this list; you are asked again from the next run on."
 )
@@ -281,7 +280,6 @@ PICKER_EMPTY = "Nothing found."
 PICKER_LOADING = "Loading…"
 NO_EDITOR = "This terminal cannot be given to an editor."
 USE_TYPED = "use this name"
-RUNNING_MARK, WAITING_MARK = "running", "waits"
 
 # ── Set-up ──
 SETUP_TITLE = "Choose a model"
@@ -305,7 +303,6 @@ NEEDS_TERMINAL = "`treadle chat` needs a terminal. Send single messages with: tr
 INLINE_HINT = "Type a message. /help lists the commands, Ctrl-C interrupts a run, Ctrl-D leaves."
 INLINE_PROMPT = "> "
 INLINE_RECALLED = "    to read them: treadle runs prompt {run}"
-INLINE_VIEW = "v shows the whole call"
 INLINE_EDIT = "arguments as JSON, on one or more lines; an empty line goes back: "
 INLINE_CUT = (
     "The terminal has cut the line after 4,095 bytes. It was not sent. Write it on several lines: a line that ends "
@@ -314,4 +311,3 @@ INLINE_CUT = (
 INLINE_BAD_JSON = "The arguments are not valid JSON: {error}. Write them again, or an empty line to go back."
 INLINE_QUIT = "1, 2, 3, or Enter to stay: "
 INLINE_NOTE = "note for the agent: "
-INLINE_ANSWER = "answer: "
