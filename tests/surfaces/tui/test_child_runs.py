@@ -26,6 +26,11 @@ async def test_a_child_run_is_opened_while_it_works_answered_there_and_left_agai
     async with open_app(tmp_path, model, agent=PARENT) as (app, pilot):
         await enter(pilot, "go")
         await wait_for(pilot, lambda: "1 approve" in read_screen(app))
+        await wait_for(pilot, lambda: "● needs your approval" in read_screen(app))
+        await pilot.press("f7")
+        await wait_for(pilot, lambda: "A message goes to the session" in read_screen(app))
+        await pilot.press("escape")
+        await wait_for(pilot, lambda: "▌ go" in read_screen(app) and "1 approve" in read_screen(app))
         await pilot.press("f7")
         await wait_for(pilot, lambda: "Child run: default · needs an approval · Esc goes back" in read_screen(app))
         await wait_for(pilot, lambda: "▌ Write the note." in read_screen(app))

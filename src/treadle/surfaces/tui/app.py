@@ -426,7 +426,10 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
 
     @on(ApprovalPanel.Later)
     def _on_later(self) -> None:
-        self.review.leave()
+        if self.child_runs.is_open:
+            self.child_runs.go_back()
+        else:
+            self.review.leave()
 
     @on(ApprovalPanel.HelpKey)
     def _on_help_key(self) -> None:

@@ -51,7 +51,9 @@ def describe_permissions(
     """Return what an agent may do without an approval: the rules of its file, and what was allowed permanently and
     for the session."""
     own = [rule for rule in agent.approvals.rules if rule not in allowed]
-    default = texts.PERMISSIONS_DEFAULT.format(default=agent.approvals.default)
+    default = texts.PERMISSIONS_DEFAULT.format(
+        default=agent.approvals.default, meaning=texts.PERMISSIONS_MEANING[agent.approvals.default]
+    )
     parts = [f"## {texts.PERMISSIONS_TITLE}", _list_rules(own), default]
     if grants:
         parts += [texts.PERMISSIONS_SESSION, _list_grants(grants)]

@@ -63,7 +63,9 @@ class PromptController:
             "search": (texts.PLACEHOLDER_SEARCH, texts.TITLE_SEARCH),
             "fork": (texts.PLACEHOLDER_FORK, texts.TITLE_FORK),
             "message": (
-                texts.PLACEHOLDER_WAITING
+                texts.PLACEHOLDER_CHILD
+                if app.child_runs.is_open
+                else texts.PLACEHOLDER_WAITING
                 if waits == "interrupted"
                 else texts.PLACEHOLDER_ANSWER
                 if app.review.asks_question

@@ -184,8 +184,10 @@ class PromptExtras(Static):
         for number, chip in enumerate(self.chips, start=1):
             row.append(f"[{number}] {one_line(chip.label, 50)}", self.palette.accent)
             row.append("  ")
-        row.append(texts.CHIP_HINT, self.palette.dim)
-        row.truncate(max(20, self.screen.size.width - 6))
+        width = max(20, self.screen.size.width - 6)
+        if row.cell_len + len(texts.CHIP_HINT) <= width:
+            row.append(texts.CHIP_HINT, self.palette.dim)
+        row.truncate(width, overflow="ellipsis")
         return [row]
 
     def _suggestion_rows(self) -> list[Text]:

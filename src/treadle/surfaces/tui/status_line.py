@@ -15,6 +15,7 @@ from treadle.surfaces.markdown.palette import Palette
 from treadle.surfaces.terminal.text import cut, one_line
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat import Chat
+from treadle.surfaces.tui.chat_state import PendingApproval
 from treadle.surfaces.tui.item_view import format_count
 
 FRAMES = "◐◓◑◒"
@@ -127,6 +128,9 @@ class StatusLine(Static):
             return f"○ {texts.STATES['idle']}", palette.dim
         name = texts.STATES.get(run.state, run.state).format(tool=run.totals.tool)
         queue = f" · {len(chat.queued)} queued" if chat.queued else ""
+        if run.waits_for == "child" and chat.pending:
+            waits_for = "approval" if isinstance(chat.pending[0], PendingApproval) else "answer"
+            return f"● {texts.STATES[f'waiting:{waits_for}']}{queue}", palette.warning
         if run.waits_for in ("approval", "answer", "interrupted", "unavailable"):
             return f"● {name}{queue}", palette.warning
         if run.retry_at is not None:

@@ -55,6 +55,7 @@ PLACEHOLDER = "Message {agent}   ·   / commands   @ files   {keys[anywhere.help
 PLACEHOLDER_BUSY = (
     "{keys[message.send]} steers   ·   {keys[message.queue]} queues   ·   {keys[message.stop]} interrupts"
 )
+PLACEHOLDER_CHILD = "A message goes to the session   ·   {keys[message.stop]} goes back"
 PLACEHOLDER_WAITING = "{keys[message.send]} resumes   ·   a message redirects it   ·   {keys[message.stop]} cancels"
 PLACEHOLDER_NOTE = (
     "Why not? The agent reads this note.   {keys[message.send]} denies   ·   {keys[message.stop]} goes back"
@@ -259,7 +260,8 @@ CONTEXT_FREE = "free"
 MCP_TITLE = "MCP servers"
 NO_MCP_SERVERS = "No MCP server is configured. `treadle mcp add` adds one."
 PERMISSIONS_TITLE = "Permissions"
-PERMISSIONS_DEFAULT = "Everything else: {default}."
+PERMISSIONS_DEFAULT = "Everything else: `{default}` ({meaning})."
+PERMISSIONS_MEANING = {"auto": "it runs without asking", "ask": "it asks first", "deny": "it is denied"}
 PERMISSIONS_ALLOWED = "Allowed permanently, in `{path}`:"
 PERMISSIONS_SESSION = "Allowed in this session, in this workspace, until the session ends:"
 PERMISSIONS_HINT = (
