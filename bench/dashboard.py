@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 from playwright.sync_api import Browser, Request
 from tests.e2e.dashboard import Board, Visitor, open_browser
@@ -302,7 +303,7 @@ def measure_heap(browser: Browser, folder: Path, minutes: float) -> Iterator[Row
         visitor.sign_in()
         run = board.run("stream", wait=0, overrides={"limits": {"max_steps": 10_000}})
         page = visitor.see(f"/runs/{run['run_id']}")
-        tools = page.context.new_cdp_session(page)
+        tools = cast("Any", page.context.new_cdp_session(page))
         tools.send("Performance.enable")
         most, end = 0.0, time.monotonic() + minutes * 60
         while time.monotonic() < end:
