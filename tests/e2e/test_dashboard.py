@@ -646,7 +646,7 @@ def test_an_agent_is_created_checked_changed_and_deleted(browser: Browser, board
     trial.get_by_role("button", name="Run the trial").click()
     expect(trial).to_contain_text("decide.py")
     [run] = board.call("GET", "/v1/runs?agent=writer")["items"]
-    assert (run["tags"], run["resolved_model"]) == (["trial"], "n")
+    assert (run["tags"], run["resolved_model"]) == (["trial"], "fake/n")
     assert board.call("GET", f"/v1/runs/{run['run_id']}")["version"] is None
     assert board.call("GET", "/v1/agents/writer")["agent"]["persona"] == "Write well.", "nothing was saved"
     page.reload()
