@@ -169,7 +169,7 @@ class Effects:
 
 
 def list_files(reference: str, folder: Path) -> dict[str, str]:
-    """Return the files that a function needs: its own, and the modules in its folder. None for an installed package.
+    """Return the files that a function needs: its own and the modules in its folder, or none for a package.
     Raise FileNotFoundError if its file is missing."""
     place, _, _ = reference.partition(":")
     if not place.endswith(".py"):
