@@ -83,7 +83,7 @@ async def evaluate(folder: Path, cases: int, parallel: int, tell: bool = False) 
 
     async with make_engine(folder) as engine:
         options = EvaluationOptions(parallel=parallel)
-        runner = EvaluationRunner(LocalCaller(engine.context), folder / "workspaces", options)
+        runner = EvaluationRunner(LocalCaller(engine.context), options)
         return await runner.run([make_suite(cases)], progress if tell else None)
 
 
@@ -144,9 +144,7 @@ async def measure_plain(cases: int) -> float:
 async def measure_evaluated(cases: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         async with make_engine(Path(folder)) as engine:
-            runner = EvaluationRunner(
-                LocalCaller(engine.context), Path(folder) / "workspaces", EvaluationOptions(parallel=PARALLEL)
-            )
+            runner = EvaluationRunner(LocalCaller(engine.context), EvaluationOptions(parallel=PARALLEL))
             began = time.process_time()
             await runner.run([make_suite(cases)])
             return time.process_time() - began

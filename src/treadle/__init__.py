@@ -24,12 +24,14 @@ if TYPE_CHECKING:
     from treadle.api.agent import Agent, Callbacks
     from treadle.api.client import AsyncClient
     from treadle.api.engine import Engine, Recovered
+    from treadle.api.evaluations import evaluate
     from treadle.api.mcp_servers import McpServer
     from treadle.api.result import ApprovalView, OpenQuestion, RefusedCall, Result
     from treadle.api.streams import RunStream
     from treadle.api.sync_client import Client
     from treadle.domain.envelope import Event
     from treadle.domain.errors import RunFailed, RunUnavailable, TreadleError
+    from treadle.domain.evaluations import Evaluation
     from treadle.domain.events import (
         AgentEnd,
         AgentSpawn,
@@ -91,6 +93,7 @@ _PUBLIC = {
     "ClientTool": "treadle.domain.tools",
     "EndItem": "treadle.domain.transcript",
     "Engine": "treadle.api.engine",
+    "Evaluation": "treadle.domain.evaluations",
     "Event": "treadle.domain.envelope",
     "Hook": "treadle.ports.hooks",
     "HookedCall": "treadle.ports.hooks",
@@ -128,6 +131,7 @@ _PUBLIC = {
     "TreadleError": "treadle.domain.errors",
     "UserMessage": "treadle.domain.events",
     "asgi": "treadle.surfaces.http.mounted_app",
+    "evaluate": "treadle.api.evaluations",
     "tool": "treadle.tools.function",
 }
 
@@ -150,6 +154,7 @@ __all__ = [
     "ClientTool",
     "EndItem",
     "Engine",
+    "Evaluation",
     "Event",
     "Hook",
     "HookedCall",
@@ -187,6 +192,7 @@ __all__ = [
     "TreadleError",
     "UserMessage",
     "asgi",
+    "evaluate",
     "tool",
 ]
 

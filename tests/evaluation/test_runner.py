@@ -59,8 +59,7 @@ async def opened(
 
 async def run_suite(engine: HostedEngine, suite: SuiteFile, **options: Any) -> Evaluation:
     caller = LocalCaller(engine.context)
-    assert engine.context.home is not None
-    runner = EvaluationRunner(caller, engine.context.home / "evaluations", EvaluationOptions(**options))
+    runner = EvaluationRunner(caller, EvaluationOptions(**options))
     return await runner.run([suite])
 
 
@@ -124,7 +123,7 @@ async def test_files_functions_judges_and_targets_are_graded(tmp_path: Path, mon
     async with opened(tmp_path) as engine:
         targets = (SuiteTarget(agent="ada"), SuiteTarget(agent="ada", name="one step", limits={"max_steps": 1}))
         found = await run_suite(engine, make_suite(*cases, targets=targets), parallel=3)
-        assert found.targets[0].rate.passed == 6, found.results[0].grades
+        assert found.targets[0].rate.passed == 6, [each.reason for each in found.results]
         assert found.targets[0].mean_score == 0.9
         assert (found.comparisons[0].worse, found.comparisons[0].verdict) == (6, "worse")
         caller = LocalCaller(engine.context)

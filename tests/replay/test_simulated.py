@@ -22,10 +22,11 @@ from treadle.testing.simulation.__main__ import schedule_of
 from treadle.testing.simulation.scenario import simulate
 from treadle.testing.simulation.world import World
 
-ODD = (138, 231, 343, 467, 505, 518)
+ODD = (138, 231, 343, 467, 505, 518, 1574, 1974, 2210, 2824)
 """A summary whose last piece stays empty; a call that its deadline stops as the run is cancelled; a message that is
 read while a model replies; arguments that a reviewer edits; a shortage that ends the run once its children have
-stopped; child runs that begin late."""
+stopped; child runs that begin late; a deadline that stops a reply before a message is read; a retry after a
+compaction; results of child runs that a worker learned of one by one; a recovered run with calls of a client."""
 EXPLAINED = ("a summary in pieces was interrupted",)
 """What is not on record, and is said to be."""
 

@@ -145,6 +145,10 @@ class AsyncClient(RunMethods):
         response."""
         return await self._caller.call(operation, request, key=key)
 
+    @property
+    def _operation_client(self) -> RemoteCaller:
+        return self._caller
+
     # ── Runs ──
 
     async def submit(self, agent: str, message: str, **options: Unpack[ClientOptions]) -> RunId:

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from treadle.api.decisions import read_decision
 from treadle.domain.errors import InvalidState
@@ -23,7 +23,11 @@ if TYPE_CHECKING:  # what only some programs use is imported when they do
     from treadle.api.agent import BroughtTool
     from treadle.api.client_tools import ClientTools
     from treadle.api.mcp_servers import McpMethods
+    from treadle.api.suites import SuiteLike, SuiteOptions
+    from treadle.domain.agents import AgentSpec
+    from treadle.domain.evaluations import Evaluation
     from treadle.domain.transcript import AnswerItem, Item, MessageItem
+    from treadle.operations.operation import OperationClient
     from treadle.operations.run_diff import RunDiff
     from treadle.operations.run_records import RunSteps
     from treadle.operations.runs import OpenCall
@@ -165,6 +169,25 @@ class RunMethods(ABC):
         from treadle.operations import run_inspection
 
         return await self.call(run_inspection.DIFF, run_inspection.DiffRuns(RunId(run_id), RunId(other_id)))
+
+    # ── Evaluations ──
+
+    async def evaluate(self, *suites: "SuiteLike", **options: "Unpack[SuiteOptions]") -> "Evaluation":
+        """Run the cases of suites, check what the agents did, record the results and return them. A suite is the
+        name or the path of its file, or its content. On a server it needs a token with the scope `admin`."""
+        from treadle.api.suites import evaluate_suites
+
+        return await evaluate_suites(self._operation_client, self._find_added_agent, suites, options)
+
+    @property
+    @abstractmethod
+    def _operation_client(self) -> "OperationClient":
+        """What performs operations and reads events."""
+
+    def _find_added_agent(self, name: str) -> "AgentSpec | None":
+        """Return an agent that only this program has, or None."""
+        del name
+        return None
 
     # ── Approvals and questions ──
 

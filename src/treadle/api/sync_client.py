@@ -20,6 +20,8 @@ from treadle.operations.sessions import SessionDetail, SessionView
 if TYPE_CHECKING:
     from treadle.api.agent import BroughtTool
     from treadle.api.mcp_servers import McpMethodsSync
+    from treadle.api.suites import SuiteLike, SuiteOptions
+    from treadle.domain.evaluations import Evaluation
     from treadle.domain.transcript import AnswerItem, Item, MessageItem
     from treadle.operations.run_diff import RunDiff
     from treadle.operations.run_records import RunSteps
@@ -196,6 +198,11 @@ class Client:
     def compare(self, run_id: str, other_id: str) -> "RunDiff":
         """Return where two runs differ."""
         return self._do(self._client.compare(run_id, other_id))
+
+    def evaluate(self, *suites: "SuiteLike", **options: "Unpack[SuiteOptions]") -> "Evaluation":
+        """Run the cases of suites, check what the agents did, record the results and return them. A suite is the
+        name or the path of its file, or its content. It needs a token with the scope `admin`."""
+        return self._do(self._client.evaluate(*suites, **options))
 
     def list_approvals(self, run_id: str | None = None) -> Sequence[ApprovalView]:
         """Return the approvals that wait for a decision, the oldest first."""

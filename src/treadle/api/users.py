@@ -17,6 +17,10 @@ class UserMethods(RunMethods):
         self._principal = Principal(None, user, SCOPES, user=user, visibility="own")
         self._caller = LocalCaller(context.for_caller(self._principal, None))
 
+    @property
+    def _operation_client(self) -> LocalCaller:
+        raise UsageError("Evaluations are for administrators. Call `evaluate` on the engine.")
+
     async def call(self, operation: Operation[Q, R], request: Q, *, key: str | None = None) -> R:
         if operation.scopes and not self._principal.may(*operation.scopes):
             raise UsageError(

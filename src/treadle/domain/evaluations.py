@@ -56,6 +56,17 @@ class CaseResult(Struct, frozen=True, omit_defaults=True):
         return self.suite, self.case, self.repeat
 
     @property
+    def problem(self) -> str:
+        """Why it did not pass; empty if it did."""
+        failed = [f"{each.check}: {each.reason}" for each in self.grades if not each.passed]
+        return self.reason or "; ".join(failed)
+
+    @property
+    def title(self) -> str:
+        """The case, with the number of a repetition."""
+        return self.case if self.repeat == 1 else f"{self.case} #{self.repeat}"
+
+    @property
     def total_cost(self) -> float:
         return self.cost + sum(each.cost for each in self.grades)
 
@@ -101,7 +112,15 @@ class TargetSummary(Struct, frozen=True):
 
 
 class Evaluation(Struct, frozen=True):
-    """A finished evaluation."""
+    """A finished evaluation, as `evaluate` returns it.
+
+    For example:
+
+        suite = {"agent": "default", "cases": [{"name": "greeting", "message": "How are you?"}]}
+        evaluation: treadle.Evaluation = treadle.evaluate(suite)
+        print(evaluation.rate, [each.answer for each in evaluation.results])
+        assert not evaluation.failures, evaluation.explain()
+    """
 
     evaluation_id: str
     name: str
@@ -112,6 +131,15 @@ class Evaluation(Struct, frozen=True):
     results: tuple[CaseResult, ...]
     targets: tuple[TargetSummary, ...]
     comparisons: tuple[TargetComparison, ...] = ()
+
+    @property
+    def failures(self) -> tuple[CaseResult, ...]:
+        """The results that did not pass."""
+        return tuple([each for each in self.results if each.state != "passed"])
+
+    def explain(self) -> str:
+        """Return a line for each result that did not pass, with the reason."""
+        return "\n".join([f"{each.state}: {each.suite}, {each.title}: {each.problem}" for each in self.failures])
 
     @property
     def rate(self) -> float:

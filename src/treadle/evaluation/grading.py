@@ -61,6 +61,17 @@ class Observed(Struct, frozen=True):
     """The run as a judge reads it."""
 
 
+class FunctionVerdict(Struct, frozen=True, omit_defaults=True):
+    """What the function of a check returned."""
+
+    score: float = 0.0
+    reason: str = ""
+    is_truth: bool = False
+    """It returned a truth value, not a score."""
+    error: str = ""
+    """What it raised."""
+
+
 Effectful = CommandCheck | JudgeCheck | FunctionCheck
 """Checks that run something."""
 Files = Callable[[str], str | None]

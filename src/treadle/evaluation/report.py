@@ -26,12 +26,6 @@ def describe_comparison(comparison: TargetComparison) -> str:
     )
 
 
-def find_reason(result: CaseResult) -> str:
-    """Return why a run did not pass."""
-    failed = [f"{each.check}: {each.reason}" for each in result.grades if not each.passed]
-    return result.reason or "; ".join(failed)
-
-
 def make_junit(evaluation: Evaluation) -> str:
     """Return the results as JUnit XML. Each target of a suite is a test suite."""
     groups: dict[str, list[CaseResult]] = {}
@@ -53,12 +47,11 @@ def _make_suite(name: str, results: Sequence[CaseResult]) -> str:
 
 
 def _make_case(result: CaseResult) -> str:
-    name = result.case if result.repeat == 1 else f"{result.case} #{result.repeat}"
     opening = (
-        f"    <testcase classname={_quote(result.suite)} name={_quote(name)} "
+        f"    <testcase classname={_quote(result.suite)} name={_quote(result.title)} "
         f"time={_quote(f'{result.duration_ms / 1000:.3f}')}"
     )
-    reason = find_reason(result)
+    reason = result.problem
     match result.state:
         case "passed":
             return f"{opening}/>\n"
@@ -114,7 +107,6 @@ def make_html(evaluation: Evaluation) -> str:
 
 
 def _make_row(result: CaseResult) -> str:
-    name = result.case if result.repeat == 1 else f"{result.case} #{result.repeat}"
     grades = "".join(
         [
             f'<li class="{"passed" if each.passed else "failed"}">{escape(each.check)}'
@@ -129,7 +121,7 @@ def _make_row(result: CaseResult) -> str:
         f"<pre>{escape(result.answer)}</pre></details>"
     )
     return (
-        f"<tr><td>{escape(result.suite)} / {escape(name)}</td><td>{escape(result.target)}</td>"
+        f"<tr><td>{escape(result.suite)} / {escape(result.title)}</td><td>{escape(result.target)}</td>"
         f'<td class="{result.state}">{result.state}</td><td class="number">{result.steps}</td>'
         f'<td class="number">${result.total_cost:.4f}</td><td>{details}</td></tr>'
     )

@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,19 +14,21 @@ from msgspec import Struct
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event
 from treadle.domain.errors import TreadleError, UsageError
-from treadle.domain.evaluations import CaseResult, CheckGrade, Evaluation, Lane
+from treadle.domain.evaluations import CaseResult, CheckGrade, Evaluation, Lane, TargetComparison
 from treadle.domain.ids import RunId
 from treadle.domain.messages import Message, Text, user
 from treadle.domain.suites import Case, CommandCheck, FileCheck, FunctionCheck, JudgeCheck, Suite, SuiteTarget
 from treadle.domain.tools import StandIn, StandIns
-from treadle.evaluation.effects import Effects
+from treadle.evaluation.effects import CheckPlace, Effects
 from treadle.evaluation.grading import Observed, grade
 from treadle.evaluation.observation import observe
 from treadle.evaluation.statistics import compare, summarize
 from treadle.evaluation.suite_file import SuiteFile
 from treadle.operations import agent_versions, agents, evaluations, replays
+from treadle.operations.case_folders import PREPARE, READ, PrepareFolder, ReadCaseFile
 from treadle.operations.operation import OperationClient
 from treadle.operations.overrides import apply_overrides
+from treadle.operations.refusal import Refusal
 from treadle.operations.requested_run import Overrides, RequestedRun
 from treadle.operations.run_control import CANCEL, StopRun
 from treadle.operations.run_start import START_LOCAL, StartLocalRun
@@ -66,16 +67,22 @@ class ResolvedTarget(Struct, frozen=True):
 
 
 Progress = Callable[[CaseResult, int, int, float], None]
-"""CalledCheck with each result, how many there are now and will be, and the dollars so far."""
+"""Called with each result, how many there are now and will be, and the dollars so far."""
 
 
 class EvaluationRunner:
     """Runs suites in the process that owns the home."""
 
-    def __init__(self, client: OperationClient, workspaces: Path, options: EvaluationOptions) -> None:
+    def __init__(
+        self,
+        client: OperationClient,
+        options: EvaluationOptions,
+        find_agent: Callable[[str], AgentSpec | None] = lambda name: None,
+    ) -> None:
+        """`find_agent` returns an agent that only the program knows, or None."""
         self._client = client
-        self._workspaces = workspaces
         self._options = options
+        self._find_agent = find_agent
         self._targets: dict[str, Awaitable[ResolvedTarget]] = {}
         self._cost = 0.0
         self._effects = Effects(client)
@@ -120,20 +127,21 @@ class EvaluationRunner:
     async def _run_candidate(self, job: Job) -> CaseResult:
         target = await self._resolve(job.target)
         digest = compute_digest(job, target.spec, self._options.fresh)
-        folder = self._workspaces / f"{digest[:32]}-{job.repeat}" if needs_folder(job) else None
-        if folder is not None:
-            write_files(folder, job.case.files)
+        folder = ""
+        if needs_folder(job):
+            wanted = PrepareFolder(f"{digest[:32]}-{job.repeat}", job.case.files)
+            folder = (await self._client.call(PREPARE, wanted)).path
         run = make_request(job, target, folder)
         ticket = await self._client.call(START_LOCAL, StartLocalRun(run), key=f"eval/{digest}/{job.repeat}")
-        seen = await self._wait(ticket.run_id, job.suite.suite.timeout, str(folder or ""))
-        return await self._grade(job, seen, digest)
+        seen = await self._wait(ticket.run_id, job.suite.suite.timeout, folder)
+        return await self._grade(job, seen, digest, target.spec)
 
     async def _grade_source(self, job: Job) -> CaseResult:
         source = _require_source(job)
         seen = await self._observe(source, "")
         if seen is None:
             return _make_result(job, "error", reason=f"{source} has not ended")
-        return await self._grade(job, seen, "")
+        return await self._grade(job, seen, "", AgentSpec(TAG, "none"))
 
     async def _replay_source(self, job: Job) -> CaseResult:
         source = _require_source(job)
@@ -172,19 +180,18 @@ class EvaluationRunner:
             events = [event async for event in stored]
         return observe(run_id, events, workspace)
 
-    async def _grade(self, job: Job, seen: Observed, digest: str) -> CaseResult:
+    async def _grade(self, job: Job, seen: Observed, digest: str, agent: AgentSpec) -> CaseResult:
         grades: list[CheckGrade] = []
-
-        def read_file(path: str) -> str | None:
-            file = Path(seen.workspace) / path
-            return file.read_text(errors="replace") if seen.workspace and file.is_file() else None
-
-        for check in (*job.suite.suite.checks, *job.case.checks):
+        place = CheckPlace(f"{digest or seen.run_id}/{job.repeat}", job.suite.path.parent, agent)
+        checks = (*job.suite.suite.checks, *job.case.checks)
+        files = {
+            each.path: await self._read_file(seen, each.path) for each in checks if isinstance(each, FileCheck)
+        }
+        for check in checks:
             if isinstance(check, CommandCheck | JudgeCheck | FunctionCheck):
-                key = f"{digest or seen.run_id}/{job.repeat}"
-                grades.append(await self._effects.grade(check, seen, key, job.suite.path.parent))
+                grades.append(await self._effects.grade(check, seen, place))
             else:
-                grades.append(grade(check, seen, read_file))
+                grades.append(grade(check, seen, files.get))
         stopped = seen.unrecorded and job.case.unrecorded == "stop"
         if stopped:
             grades.append(CheckGrade("recorded", False, seen.reason or "a call had no recorded result"))
@@ -204,17 +211,63 @@ class EvaluationRunner:
             unrecorded=seen.unrecorded,
         )
 
+    async def _read_file(self, seen: Observed, path: str) -> str | None:
+        if not seen.workspace:
+            return None
+        return (await self._client.call(READ, ReadCaseFile(seen.workspace, path))).text
+
     async def _resolve(self, target: SuiteTarget) -> ResolvedTarget:
         key = target.label + repr(target)
         if key not in self._targets:
-            self._targets[key] = asyncio.ensure_future(resolve_target(self._client, target))
+            self._targets[key] = asyncio.ensure_future(resolve_target(self._client, target, self._find_agent))
         return await self._targets[key]
 
 
-async def resolve_target(client: OperationClient, target: SuiteTarget) -> ResolvedTarget:
+async def run_evaluation(
+    client: OperationClient,
+    suites: Sequence[SuiteFile],
+    options: EvaluationOptions,
+    baseline: str | None = None,
+    progress: Progress | None = None,
+    find_agent: Callable[[str], AgentSpec | None] = lambda name: None,
+) -> Evaluation:
+    """Run suites and record the results. With a baseline, the last comparison is with that evaluation."""
+    before = None if baseline is None else await _find_baseline(client, baseline)
+    evaluation = await EvaluationRunner(client, options, find_agent).run(suites, progress)
+    if before is not None:
+        comparison = _compare_evaluations(evaluation, before)
+        evaluation = msgspec.structs.replace(evaluation, comparisons=(*evaluation.comparisons, comparison))
+    await client.call(evaluations.RECORD, evaluations.RecordEvaluation(evaluation))
+    return evaluation
+
+
+async def _find_baseline(client: OperationClient, name: str) -> Evaluation:
+    try:
+        return await client.call(evaluations.SHOW, evaluations.OneEvaluation(name))
+    except (TreadleError, Refusal) as error:
+        raise UsageError(
+            f"There is no evaluation `{name}` to compare with: {error} Record one: treadle eval run SUITE "
+            f"--name {name}"
+        ) from None
+
+
+def _compare_evaluations(evaluation: Evaluation, before: Evaluation) -> TargetComparison:
+    """Compare the last target of an evaluation with the last one of an earlier one."""
+    target, other = evaluation.targets[-1].target, before.targets[-1].target
+    ours = [each for each in evaluation.results if each.target == target]
+    theirs = [each for each in before.results if each.target == other]
+    return compare(target, ours, f"{before.name} ({other})", theirs)
+
+
+async def resolve_target(
+    client: OperationClient, target: SuiteTarget, find_agent: Callable[[str], AgentSpec | None]
+) -> ResolvedTarget:
     """Return the agent of a target. Raise an error if it does not exist or cannot be used."""
     name, mark, version = target.agent.partition("@")
-    if mark:
+    own = None if mark else find_agent(name)
+    if own is not None:
+        spec, number = own, 0
+    elif mark:
         found = await client.call(agent_versions.VERSION, agent_versions.OneVersion(name, version))
         if found.settings is None:
             raise UsageError(f"Version {version} of agent `{name}` cannot be used.")
@@ -249,7 +302,7 @@ def compute_digest(job: Job, spec: AgentSpec, fresh: str) -> str:
     return blake2b(_encode(content), digest_size=20).hexdigest()
 
 
-def make_request(job: Job, target: ResolvedTarget, folder: Path | None) -> RequestedRun:
+def make_request(job: Job, target: ResolvedTarget, folder: str) -> RequestedRun:
     """Return the message of a case for its target, which works in a folder of its own if it needs one."""
     case, limit = job.case, target.spec.limits.max_attachment_bytes
     from treadle.api.agent import make_attachment  # few cases have attachments
@@ -263,7 +316,7 @@ def make_request(job: Job, target: ResolvedTarget, folder: Path | None) -> Reque
         ]
         stand_ins = StandIns(tuple(recorded), case.unrecorded, case.stub)
     return RequestedRun(
-        agent=target.spec if folder is None else msgspec.structs.replace(target.spec, workspace=str(folder)),
+        agent=msgspec.structs.replace(target.spec, workspace=folder) if folder else target.spec,
         message=user(case.message, *parts),
         before=tuple([Message(_read_role(each.role), (Text(each.text),)) for each in case.conversation]),
         plain=True,
@@ -280,19 +333,6 @@ def needs_folder(job: Job) -> bool:
     case, checks = job.case, (*job.suite.suite.checks, *job.case.checks)
     is_live = case.calls is None or case.unrecorded == "execute"
     return is_live or bool(case.files) or any(isinstance(each, CommandCheck | FileCheck) for each in checks)
-
-
-def write_files(folder: Path, files: dict[str, str]) -> None:
-    """Create the folder of a run with the files of its case. A run that has started keeps what it changed."""
-    if folder.exists():
-        return
-    folder.mkdir(parents=True, mode=0o700)
-    for name, content in files.items():
-        path = folder / name
-        if not path.resolve().is_relative_to(folder.resolve()):
-            raise UsageError(f"The file `{name}` of a case is outside of its workspace. Use a relative path.")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
 
 
 def make_evaluation(

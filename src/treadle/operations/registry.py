@@ -40,7 +40,7 @@ ENTITIES: dict[str, tuple[str, ...]] = {
     "mcp": ("mcp_servers",),
     "channels": ("channels",),
     "dashboard": ("dashboard",),
-    "local": ("run_start", "local_admin", "user_commands", "mcp_prompts", "evaluations"),
+    "local": ("run_start", "local_admin", "user_commands", "mcp_prompts", "evaluations", "case_folders"),
 }
 """The modules of each entity, in `treadle.operations`."""
 

@@ -141,17 +141,41 @@ class Player:
         parted = self._claim_once()
         if parted is None or script.cannot:
             return None
-        beginning = script.find_deliveries_before(parted.events)
-        for early in (False, True):
-            for known in range(parted.events - beginning, -1, -1):
-                script.committed = beginning
-                self._claim_once(early, known)
-                if script.cannot or script.committed > parted.events:
-                    return None
+        if self._knows_fewer(start, parted.events):
+            return None
         if self._reads_early(start, parted.events):
             return None
         script.committed = parted.events
         return parted
+
+    def _knows_fewer(self, start: int, end: int) -> bool:
+        """Claim the run again with fewer deliveries, directly before the difference and then earlier in this claim:
+        results are written in the order in which the worker learned of them. Return whether that explains what was
+        recorded."""
+        script = self._script
+        last = script.find_deliveries_before(end)
+        earlier = [at for at in (*script.list_delivery_positions(start, last), start) if at < last]
+        for beginning in (last, *earlier[:MAX_READ_EARLY]):
+            for early in (False, True):
+                if self._knows_some(beginning, early, end):
+                    return True
+        return False
+
+    def _knows_some(self, beginning: int, early: bool, end: int) -> bool:
+        """Claim the run again with each number of the deliveries at a position. Stay where the best one came, and
+        return whether that is beyond another position."""
+        script, best, furthest = self._script, 0, end
+        for known in range(script.count_deliveries(beginning), -1, -1):
+            script.committed = beginning
+            self._claim_once(early, known)
+            if script.cannot or script.is_over:
+                return True
+            if script.committed > furthest:
+                best, furthest = known, script.committed
+        if furthest > end and script.committed != furthest:
+            script.committed = beginning
+            self._claim_once(early, best)
+        return furthest > end
 
     def _reads_early(self, start: int, end: int) -> bool:
         """Claim the run again at the start of this claim, with deliveries that the worker reads while it works.
@@ -321,6 +345,8 @@ class Player:
             return (stops or state.steer_mode == "interrupt") and estimate_input(state) == usage.input_tokens
 
         found = self._script.count_read(fits) if waiting else 0
+        if found is None and usage is not None and usage.estimated:  # a timer stopped the reply
+            found = self._script.count_read(lambda state: estimate_input(state) == usage.input_tokens)
         if found is None and is_interrupted_call:
             return 0  # the deadline stopped it before the worker had read the cancellation
         return sum(each.timestamp <= event.timestamp for each in waiting) if found is None else found

@@ -265,22 +265,9 @@ class RecordedModel:
                     return None
         return None
 
-    def count_failures(self) -> int:
-        """Return the number of consecutive failed attempts."""
-        found = 0
-        for event in reversed(self._script.events[: self._script.committed]):
-            match event.data:
-                case e.LlmResponse() | e.LlmFallback() | e.ContextCompacted() | e.ContextTrimmed():
-                    break
-                case e.LlmError(next_key=False, repair=False, longest_reply=None):
-                    found += 1
-                case _:
-                    pass
-        return found
-
     def draw_random(self) -> float:
         """Return the random number that gives the recorded delay of the next retry."""
-        retry, longest = self._find_retry(), self._max_delay_ms(self.count_failures())
+        retry, longest = self._find_retry(), self._max_delay_ms(self._script.state().attempts.failures)
         if retry is None or not longest:
             return 0.0
         return max(0.0, min(1.0, (retry.delay_ms / longest - MIN_DELAY_SHARE) / (1 - MIN_DELAY_SHARE)))

@@ -103,6 +103,13 @@ class Script:
             position -= 1
         return position
 
+    def count_deliveries(self, position: int) -> int:
+        """Return the number of deliveries that come directly after a position."""
+        count = 0
+        while position + count < len(self.events) and is_delivery(self.events[position + count].data):
+            count += 1
+        return count
+
     def pending_deliveries(self) -> list[Event]:
         """Return the deliveries that come next and that the worker has not read."""
         found: list[Event] = []

@@ -16,12 +16,11 @@ from treadle.domain.evaluations import CaseResult, Evaluation, Lane, TargetCompa
 from treadle.domain.ids import RunId
 from treadle.domain.suites import Contains, SuiteTarget
 from treadle.evaluation.datasets import Shape, read_cases, write_cases
-from treadle.evaluation.report import describe_comparison, describe_rate, find_reason, make_html, make_junit
-from treadle.evaluation.runner import EvaluationOptions, EvaluationRunner
-from treadle.evaluation.statistics import compare
+from treadle.evaluation.report import describe_comparison, describe_rate, make_html, make_junit
+from treadle.evaluation.runner import EvaluationOptions, run_evaluation
 from treadle.evaluation.suite_file import add_case, find_suite_path, read_suite
 from treadle.operations import evaluations, feedback, runs
-from treadle.operations.operation import LocalCaller, OperationClient, list_items
+from treadle.operations.operation import LocalCaller, list_items
 from treadle.operations.recorded_cases import read_recorded_case
 from treadle.surfaces.cli.follow import make_engine
 from treadle.surfaces.home_access.connection import current_home, open_admin_caller, open_home
@@ -179,14 +178,8 @@ async def evaluate(wanted: WantedEvaluation, json: bool) -> int:
         name=wanted.name,
     )
     async with open_home(make_engine(home), home) as access:
-        client = access.client
-        before = None if wanted.baseline is None else await _find_baseline(client, wanted.baseline)
-        runner = EvaluationRunner(client, home.path / "workspaces" / "evaluations", options)
-        evaluation = await runner.run(suites, None if json else Progress())
-        comparison = None if before is None else _compare(evaluation, before)
-        if comparison is not None:
-            evaluation = msgspec.structs.replace(evaluation, comparisons=(*evaluation.comparisons, comparison))
-        await client.call(evaluations.RECORD, evaluations.RecordEvaluation(evaluation))
+        progress = None if json else Progress()
+        evaluation = await run_evaluation(access.client, suites, options, wanted.baseline, progress)
     if wanted.junit is not None:
         _write(wanted.junit, make_junit(evaluation))
     if wanted.html is not None:
@@ -195,6 +188,7 @@ async def evaluate(wanted: WantedEvaluation, json: bool) -> int:
         print_json(evaluation)
     else:
         print_evaluation(evaluation)
+    comparison = None if wanted.baseline is None else evaluation.comparisons[-1]
     return find_exit_code(evaluation, comparison, wanted.fail_below)
 
 
@@ -219,24 +213,6 @@ class Progress:
             print(f"\r{done} of {total}, {self._failed} failed, ${cost:.4f} ", end=end, file=sys.stderr, flush=True)
 
 
-async def _find_baseline(client: OperationClient, name: str) -> Evaluation:
-    try:
-        return await client.call(evaluations.SHOW, evaluations.OneEvaluation(name))
-    except TreadleError as error:
-        raise UsageError(
-            f"There is no evaluation `{name}` to compare with: {error} Record one: treadle eval run SUITE "
-            f"--name {name}"
-        ) from None
-
-
-def _compare(evaluation: Evaluation, before: Evaluation) -> TargetComparison:
-    """Compare the last target of an evaluation with the last one of an earlier one."""
-    target, other = evaluation.targets[-1].target, before.targets[-1].target
-    ours = [each for each in evaluation.results if each.target == target]
-    theirs = [each for each in before.results if each.target == other]
-    return compare(target, ours, f"{before.name} ({other})", theirs)
-
-
 def find_exit_code(evaluation: Evaluation, comparison: TargetComparison | None, fail_below: float | None) -> int:
     """Return 0 if enough passed and nothing is worse. A skipped case means that the cost limit was reached."""
     if any(each.state == "skipped" for each in evaluation.results):
@@ -258,8 +234,8 @@ def print_evaluation(evaluation: Evaluation) -> None:
     bad = [each for each in evaluation.results if each.state != "passed"]
     if bad:
         rows = [
-            (each.state, each.suite, f"{each.case} #{each.repeat}" if each.repeat > 1 else each.case, each.target,
-             each.run_id or "", find_reason(each))
+            (each.state, each.suite, each.title, each.target,
+             each.run_id or "", each.problem)
             for each in bad
         ]  # fmt: skip
         print_table(("STATE", "SUITE", "CASE", "TARGET", "RUN", "REASON"), rows)
