@@ -21,13 +21,13 @@ from treadle.home.mcp_entries import (
 )
 from treadle.mcp.names import make_tool_name
 from treadle.mcp.pins import hash_entry, hash_tool
-from treadle.mcp.prompts import ServerPrompts
 from treadle.mcp.start_rules import explain_privilege, find_access
 from treadle.operations.mcp_status import McpInspection, McpServerView, McpToolView
 from treadle.ports.tool import ToolError
 
 if TYPE_CHECKING:
     from treadle.home.mcp_admin import Inspection
+    from treadle.mcp.prompts import ServerPrompts
 
 ToolState = Literal["approved", "new", "changed", "removed"]
 
@@ -88,7 +88,9 @@ class HomeMcpStatus:
             raise UsageError(f"{said[:1].upper()}{said[1:]}") from None
 
     @property
-    def _prompts(self) -> ServerPrompts:
+    def _prompts(self) -> "ServerPrompts":
+        from treadle.mcp.prompts import ServerPrompts  # few commands list prompts
+
         if self._connections is None:
             raise UsageError("This process has no connections to MCP servers. Open the home first.")
         return ServerPrompts(self._connections.catalog, self._connections.pool)
