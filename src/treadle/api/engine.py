@@ -84,8 +84,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import SpanProcessor
 
     from treadle.api.agent import BroughtTool
-    from treadle.api.suites import SuiteLike, SuiteOptions
-    from treadle.domain.evaluations import Evaluation
+    from treadle.api.suites import SuiteOptions
     from treadle.domain.transcript import Item
     from treadle.telemetry.metrics import MetricsWatcher
 
@@ -553,18 +552,15 @@ class Engine(RunMethods):
             return make_waiting_result(found.origin, found.approvals, found.questions, found.client_calls)
         return None
 
-    async def evaluate(self, *suites: "SuiteLike", **options: "Unpack[SuiteOptions]") -> "Evaluation":
-        """Run the cases of suites, check what the agents did, record the results and return them. A suite is the
-        name or the path of its file, or its content. Its agents were added, or are those of the home."""
+    @property
+    def _operation_client(self) -> LocalCaller:
+        return self._caller
+
+    def _name_agent(self, options: "SuiteOptions") -> None:
         agent = options.get("agent")
         if isinstance(agent, Agent):
             self.add_agents(agent)
             options["agent"] = agent.spec.name
-        return await super().evaluate(*suites, **options)
-
-    @property
-    def _operation_client(self) -> LocalCaller:
-        return self._caller
 
     def _find_added_agent(self, name: str) -> AgentSpec | None:
         return self._config.agents.get(name)

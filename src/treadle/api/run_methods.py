@@ -177,12 +177,16 @@ class RunMethods(ABC):
         name or the path of its file, or its content. On a server it needs a token with the scope `admin`."""
         from treadle.api.suites import evaluate_suites
 
+        self._name_agent(options)
         return await evaluate_suites(self._operation_client, self._find_added_agent, suites, options)
 
     @property
     @abstractmethod
     def _operation_client(self) -> "OperationClient":
         """What performs operations and reads events."""
+
+    def _name_agent(self, options: "SuiteOptions") -> None:  # noqa: B027 -- only an engine can run such agents
+        """Put the name of an agent in the place of one that this program has defined, where it can run here."""
 
     def _find_added_agent(self, name: str) -> "AgentSpec | None":
         """Return an agent that only this program has, or None."""
