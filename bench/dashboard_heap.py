@@ -60,8 +60,8 @@ def measure(folder: Path, minutes: float) -> Iterator[Row]:
         with open_browser() as browser:
             visitor = Visitor(browser.new_context(viewport={"width": 1280, "height": 800}), board)
             visitor.sign_in()
-            limits = {"limits": {"max_steps": None, "deadline": None}}
-            run = board.run("Write for a while.", wait=0, overrides=limits)
+            limits = {"max_steps": None, "deadline": None, "stuck_steps": 0}
+            run = board.run("Write for a while.", wait=0, overrides={"limits": limits})
             visitor.see(f"/runs/{run['run_id']}")
             visitor.page.get_by_text("Part 1.0").first.wait_for()
             session = visitor.context.new_cdp_session(visitor.page)
@@ -72,6 +72,9 @@ def measure(folder: Path, minutes: float) -> Iterator[Row]:
                 yield Row(
                     f"heap after {minutes * number / MEASUREMENTS:.1f} min", read_heap(session), HEAP_BAR_MB, "MB"
                 )
+                found = board.call("GET", f"/v1/runs/{run['run_id']}")
+                if found["outcome"] not in (None, "completed"):
+                    raise SystemExit(f"The run ended as {found['outcome']}: {found['result']['reason']}")
             nodes = visitor.page.evaluate("document.getElementsByTagName('*').length")
             yield Row("nodes of the page", nodes, math.inf, "nodes")
             yield Row("complaints of the browser", len(visitor.complaints), 0, "messages")

@@ -17,10 +17,9 @@ from tempfile import TemporaryDirectory
 from tests.mcp.homes import PYTHON, SERVERS, make_home, make_server, write_home
 
 from mcp import Client, StdioServerParameters
-from treadle.api.engine import HostedEngine, create_engine
+from treadle.api.engine import HOME_TASKS, HostedEngine, create_engine
 from treadle.bootstrap.engine_setup import configure_engine
 from treadle.config.home import Home
-from treadle.doctor.examination import examine
 from treadle.domain.agents import AgentSpec
 from treadle.domain.ids import RunId, SessionId
 from treadle.ports.model import ModelRequest
@@ -72,10 +71,7 @@ async def measure_calls(folder: Path) -> dict[str, float]:
     async with Client(parameters, mode="legacy") as client:
         await client.list_tools()
         found["sdk"] = await _time(lambda: client.call_tool("echo", {"text": "hello"}))
-    config = configure_engine(
-        home=Home(make_home(folder / "calls", s=make_server())),
-        examine=lambda home, is_offline: examine(home, offline=is_offline),
-    )
+    config = configure_engine(home=Home(make_home(folder / "calls", s=make_server())), home_tasks=HOME_TASKS)
     tool = config.tools.find("s__echo")
     assert tool is not None
     context = ToolContext(RunId("run_1"), SessionId("ses_1"), "c", "k", lambda text: None, workspace=folder)

@@ -27,7 +27,7 @@ from treadle.domain.events import RunQueued, StepStart, ToolCallEnd, UserMessage
 from treadle.domain.ids import AgentId, EventId, RunId, SessionId
 from treadle.domain.messages import user
 from treadle.ports.journal import Advance, Release
-from treadle.stores.postgres.connection import connect
+from treadle.stores.postgres.connection import SCHEMA, connect
 from treadle.stores.postgres.database import open_database
 from treadle.stores.postgres.journal import PostgresJournal
 from treadle.stores.postgres.schema import load_functions
@@ -188,7 +188,7 @@ async def measure_runs(url: str, at_a_time: int, seconds: float, dispatched: boo
                 await work(origin.run_id)
             await done.wait()
 
-        dispatcher = PgQueuerDispatcher(partial(connect, url), journal, WallClock(), "bench")
+        dispatcher = PgQueuerDispatcher(partial(connect, url, SCHEMA), journal, WallClock(), "bench")
         if dispatched:
             await dispatcher.start(work)
         try:

@@ -19,6 +19,7 @@ EXAMPLES_OF_PATTERNS = {
     "^[0-9a-f]{64}$": "0123456789abcdef" * 4,
     r"^\d{4}-\d{2}-\d{2}$": "2026-03-01",
     r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$": "default",
+    r"^[A-Za-z0-9_-]{1,80}(/\.check-[a-f0-9]{16})?$": "case-1",
 }
 """A value for each pattern that a type has."""
 DEPTH = 6

@@ -173,6 +173,14 @@ class ApprovalService:
         """Return what was approved for the session of a run."""
         return await self._approvals.grants(run_id)
 
+    async def revoke_grant(self, run_id: RunId, grant: Grant) -> None:
+        """Remove what was approved for the session of a run: such calls are asked about again. Raise UsageError if
+        there is no such grant."""
+        if not await self._approvals.revoke(run_id, grant):
+            raise UsageError(
+                f"`{grant.tool} {grant.pattern}` is not allowed for this session. Nothing was removed."
+            )
+
     async def find_concern(self, approval_id: ApprovalId) -> ConcernKind | None:
         """Return what the tool found on this machine that needs a reviewer, or None."""
         request = await self.find_request(await self._approvals.find(approval_id))

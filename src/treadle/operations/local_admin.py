@@ -23,6 +23,12 @@ class ForkWhole(Struct, frozen=True):
     fork: Fork
 
 
+class RevokeGrant(Struct, frozen=True, forbid_unknown_fields=True):
+    run_id: RunId
+    tool: str
+    pattern: str
+
+
 class CheckRules(Struct, frozen=True, forbid_unknown_fields=True):
     approval_id: ApprovalId
     patterns: tuple[str, ...]
@@ -121,6 +127,15 @@ GRANTS = Operation(
     response=Page[Grant],
     public=False,
 )
+REVOKE_GRANT = Operation(
+    "local.revoke_grant",
+    "POST",
+    "/v1/runs/{run_id}/grants/revoke",
+    scope="admin",
+    request=RevokeGrant,
+    response=type(None),
+    public=False,
+)
 
 
 @AGENT.handler
@@ -135,6 +150,16 @@ async def list_grants(context: Context, request: OneRun) -> Page[Grant]:
     """List what was approved for the session of a run, in its workspace."""
     record = await context.visible_run(request.run_id)
     return Page(tuple(await context.service.approval_service.list_grants(record.origin.run_id)))
+
+
+@REVOKE_GRANT.handler
+async def revoke_grant(context: Context, request: RevokeGrant) -> None:
+    """Remove what was approved for the session of a run, in its workspace.
+
+    Such calls are asked about again from the next one on."""
+    record = await context.visible_run(request.run_id)
+    grant = Grant(request.tool, request.pattern)
+    await context.service.approval_service.revoke_grant(record.origin.run_id, grant)
 
 
 @CHECK_RULES.handler

@@ -54,3 +54,8 @@ class Approvals(Protocol):
         """Return what was approved for the session of a run, in the workspace of the run and since the session
         continues there. It is stored in the transaction of the answer."""
         ...
+
+    async def revoke(self, run_id: RunId, grant: Grant) -> bool:
+        """Remove what was approved for the session of a run, in the workspace of the run. Return False if there is
+        no such grant."""
+        ...

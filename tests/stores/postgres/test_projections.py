@@ -85,6 +85,9 @@ async def test_an_approval_is_listed_until_it_is_decided(url: str) -> None:
         assert await process.approvals.grants(run_id) == [Grant("bash", "ls *")]
         with pytest.raises(InvalidState, match="apr_1 is no longer open"):
             await process.store.deliver(run_id, decided, "again")
+        assert not await process.approvals.revoke(run_id, Grant("bash", "rm *"))
+        assert await process.approvals.revoke(run_id, Grant("bash", "ls *"))
+        assert await process.approvals.grants(run_id) == []
         await process.advance(claim, 5, [ApprovalExpired(ApprovalId("apr_2"), "call")])
         assert (await process.approvals.find(ApprovalId("apr_2"))).decision == "expired"
         assert await process.approvals.list_pending(run_id) == []

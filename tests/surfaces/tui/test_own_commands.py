@@ -92,12 +92,29 @@ async def test_context_servers_and_permissions_are_shown(tmp_path: Path) -> None
 
 async def test_permissions_show_what_was_allowed_for_the_session(tmp_path: Path) -> None:
     asks_first = WITH_BASH.replace("default: auto", "default: ask")
-    model = ScriptedModel(ask(call("bash", command="echo woven")), say("Done."))
+    model = ScriptedModel(
+        ask(call("bash", command="echo woven")),
+        say("Done."),
+        ask(call("bash", command="echo again")),
+        say("Later."),
+    )
     async with open_app(tmp_path, model, agent=asks_first, size=(120, 50)) as (app, pilot):
         await enter(pilot, "go")
         await wait_for(pilot, lambda: "4 allow" in read_screen(app))
         await pilot.press("4")
         await wait_for(pilot, lambda: "Done." in read_screen(app))
+        app.link.home.allow("default", "write_file", "*.md", str(tmp_path))
         await enter(pilot, "/permissions")
         await wait_for(pilot, lambda: texts.PERMISSIONS_SESSION in read_screen(app))
-        assert "echo *" in read_screen(app).partition(texts.PERMISSIONS_SESSION)[2]
+        shown = read_screen(app).partition(texts.PERMISSIONS_SESSION)[2]
+        assert "echo *" in shown
+        await enter(pilot, "/permissions remove 1")
+        await wait_for(pilot, lambda: "Removed: bash echo *" in read_screen(app))
+        assert len(app.link.home.list_allowed("default")) == 1
+        await enter(pilot, "go")
+        await wait_for(pilot, lambda: "echo again" in read_screen(app) and "4 allow" in read_screen(app))
+        await pilot.press("3")
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: "Later." in read_screen(app))
+        await enter(pilot, "/permissions remove 1")
+        await wait_for(pilot, lambda: app.link.home.list_allowed("default") == ())

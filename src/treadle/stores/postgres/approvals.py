@@ -33,6 +33,9 @@ class PostgresApprovals:
     async def grants(self, run_id: RunId) -> Sequence[Grant]:
         return [Grant(*map(unescape_nul, row)) for row in await self._database.rows("grants", run_id)]
 
+    async def revoke(self, run_id: RunId, grant: Grant) -> bool:
+        return bool(await self._database.rows("revoke_grant", run_id, grant.tool, grant.pattern))
+
 
 def _to_record(row: PostgresRow) -> ApprovalRecord:
     approval_id, run_id, session_id, agent_id, parent, call_id, tool, arguments, reason, pattern, *rest = row

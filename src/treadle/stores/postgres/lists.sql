@@ -19,6 +19,12 @@ WHERE this.run_id = $1 AND grants.run <= this.id AND grants.run > coalesce(
     (SELECT max(id) FROM runs WHERE session_id = this.session_id AND workspace <> this.workspace AND id < this.id), 0)
 ORDER BY tool, pattern;
 
+-- name: revoke_grant
+DELETE FROM grants USING runs AS this
+WHERE this.run_id = $1 AND grants.session_id = this.session_id AND grants.workspace = this.workspace
+  AND tool = $2 AND pattern = $3
+RETURNING 1;
+
 -- name: keep_result
 INSERT INTO results (session_id, run, call_id, content) SELECT $1, id, $3, $4 FROM runs WHERE run_id = $2
 ON CONFLICT (session_id, call_id, run) DO UPDATE SET content = excluded.content RETURNING id;

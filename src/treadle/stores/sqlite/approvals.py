@@ -9,6 +9,7 @@ from treadle.domain.ids import ApprovalId, RunId
 from treadle.domain.workspaces import Workspace
 from treadle.ports.approvals import ApprovalRecord, Grant
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
+from treadle.stores.sqlite.transaction import Transaction
 from treadle.stores.sqlite.writer import SqliteWriter
 
 
@@ -37,6 +38,14 @@ class SqliteApprovals:
 
     async def grants(self, run_id: RunId) -> Sequence[Grant]:
         return await self._writer.read(lambda db: [Grant(*row) for row in db.execute(SQL["grants"], (run_id,))])
+
+    async def revoke(self, run_id: RunId, grant: Grant) -> bool:
+        values = (run_id, grant.tool, grant.pattern)
+
+        def work(transaction: Transaction) -> bool:
+            return bool(transaction.db.execute(SQL["revoke_grant"], values).fetchall())
+
+        return await self._writer.write(work, lambda _: None, patient=False)
 
 
 def _to_record(row: Any) -> ApprovalRecord:

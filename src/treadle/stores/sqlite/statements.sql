@@ -189,6 +189,11 @@ SELECT DISTINCT tool, pattern FROM runs AS this JOIN grants USING (session_id, w
 WHERE this.run_id = ? AND grants.run <= this.id AND grants.run > coalesce(
     (SELECT max(id) FROM runs WHERE session_id = this.session_id AND workspace <> this.workspace AND id < this.id), 0);
 
+-- name: revoke_grant
+DELETE FROM grants
+WHERE (session_id, workspace) = (SELECT session_id, workspace FROM runs WHERE run_id = ?) AND tool = ? AND pattern = ?
+RETURNING 1;
+
 -- name: grant_what_was_approved
 INSERT OR IGNORE INTO grants (session_id, workspace, tool, pattern, run)
 SELECT session_id, workspace, tool, pattern, run FROM approvals JOIN runs ON runs.id = run

@@ -12,7 +12,7 @@ from treadle.domain.money import format_cost
 from treadle.domain.transcript import MessageItem
 from treadle.operations import runs, sessions
 from treadle.operations.file_changes import FILES, ListChangedFiles
-from treadle.operations.local_admin import GRANTS
+from treadle.operations.local_admin import GRANTS, REVOKE_GRANT, RevokeGrant
 from treadle.surfaces.terminal.output import short_id, when
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat_state import ForkSource
@@ -130,21 +130,25 @@ class CommandRunner:
                 await self._show_permissions(argument.split())
 
     async def _show_permissions(self, words: list[str]) -> None:
-        """Show what the agent may do without asking, or remove what was allowed permanently."""
+        """Show what the agent may do without asking, or remove what was allowed for the session or permanently."""
         from treadle.surfaces.tui import inspection
 
-        app, agent = self._app, self._app.chat.spec()
+        app, agent, run_id = self._app, self._app.chat.spec(), self._app.chat.latest_run
         allowed = app.link.home.list_allowed(agent.name)
+        grants = () if run_id is None else (await app.link.call(GRANTS, runs.OneRun(run_id))).items
         if not words:
             _, path = app.link.home.files_of_agent(agent.name)
-            run_id = app.chat.latest_run
-            grants = () if run_id is None else (await app.link.call(GRANTS, runs.OneRun(run_id))).items
             self._report(inspection.describe_permissions(agent, allowed, str(path), grants))
             return
         number = int(words[1]) if len(words) == 2 and words[0] == "remove" and words[1].isdecimal() else 0
-        if not 1 <= number <= len(allowed):
+        if not 1 <= number <= len(grants) + len(allowed):
             raise UsageError("/permissions takes nothing, or `remove` and the number of an entry that you allowed.")
-        rule = allowed[number - 1]
+        if run_id is not None and number <= len(grants):
+            grant = grants[number - 1]
+            await app.link.call(REVOKE_GRANT, RevokeGrant(run_id, grant.tool, grant.pattern))
+            app.flash(texts.GRANT_REMOVED.format(rule=f"{grant.tool} {grant.pattern}"))
+            return
+        rule = allowed[number - len(grants) - 1]
         app.link.home.disallow(agent.name, rule)
         app.flash(texts.PERMISSION_REMOVED.format(rule=f"{rule.tool} {rule.match or ''}".strip()))
 

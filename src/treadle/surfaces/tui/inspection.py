@@ -58,23 +58,30 @@ def describe_permissions(
     if grants:
         parts += [texts.PERMISSIONS_SESSION, _list_grants(grants)]
     if allowed:
-        parts += [texts.PERMISSIONS_ALLOWED.format(path=allowed_file), _list_rules(allowed), texts.PERMISSIONS_HINT]
+        listed = _list_rules(allowed, range(len(grants) + 1, len(grants) + len(allowed) + 1))
+        parts += [texts.PERMISSIONS_ALLOWED.format(path=allowed_file), listed]
+    if grants or allowed:
+        parts.append(texts.PERMISSIONS_HINT)
     return "\n\n".join(part for part in parts if part)
 
 
-def _list_rules(rules: Sequence[ApprovalRule]) -> str:
+def _list_rules(rules: Sequence[ApprovalRule], numbers: Sequence[int] = ()) -> str:
+    """Return the rules as a table, with the numbers of those that can be removed here."""
     if not rules:
         return ""
     rows: list[str] = []
-    for number, rule in enumerate(rules, 1):
-        cells = (str(number), rule.tool, rule.match or "*", rule.do, rule.workspace or "")
-        rows.append("| " + " | ".join(map(_cell, cells)) + " |")
+    for at, rule in enumerate(rules):
+        number = str(numbers[at]) if numbers else ""
+        cells = (rule.tool, rule.match or "*", rule.do, rule.workspace or "")
+        rows.append(f"| {number} | " + " | ".join(map(_cell, cells)) + " |")
     return "| | tool | what | decision | workspace |\n|---|---|---|---|---|\n" + "\n".join(rows)
 
 
 def _list_grants(grants: Sequence[Grant]) -> str:
-    rows = [f"| {_cell(grant.tool)} | {_cell(grant.pattern)} |" for grant in grants]
-    return "| tool | what |\n|---|---|\n" + "\n".join(rows)
+    rows = [
+        f"| {number} | {_cell(grant.tool)} | {_cell(grant.pattern)} |" for number, grant in enumerate(grants, 1)
+    ]
+    return "| | tool | what |\n|---|---|---|\n" + "\n".join(rows)
 
 
 def _cell(text: str) -> str:

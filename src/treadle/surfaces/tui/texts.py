@@ -264,9 +264,8 @@ PERMISSIONS_DEFAULT = "Everything else: `{default}` ({meaning})."
 PERMISSIONS_MEANING = {"auto": "it runs without asking", "ask": "it asks first", "deny": "it is denied"}
 PERMISSIONS_ALLOWED = "Allowed permanently, in `{path}`:"
 PERMISSIONS_SESSION = "Allowed in this session, in this workspace, until the session ends:"
-PERMISSIONS_HINT = (
-    "`/permissions remove N` removes an entry of this list; you are asked again from the next run on."
-)
+PERMISSIONS_HINT = "`/permissions remove N` removes the entry with this number."
+GRANT_REMOVED = "Removed: {rule}. You are asked again from the next call on."
 PERMISSION_REMOVED = "Removed: {rule}. You are asked again from the next run on."
 FIND_TITLE = "Search in this session"
 FIND_HINT = "Enter goes there · {keys[picker.close]} closes"
