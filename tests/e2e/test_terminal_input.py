@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from tests.e2e.scripted_endpoint import calls, says
 from tests.e2e.terminal_stage import READY, MakeStage, send
-from tests.e2e.tmux import DEAD, PATIENCE_SECONDS, Terminal, needs_tmux
+from tests.e2e.tmux import PATIENCE_SECONDS, Terminal, needs_tmux
 from tests.fake_endpoint import Behaviour, Request
 
 pytestmark = needs_tmux
@@ -223,7 +223,7 @@ def test_the_command_line_begins_a_conversation(stage: MakeStage) -> None:
     made = stage(policy=repeat)
     with made.open("talk about apples", ready="You said talk about apples.") as terminal:
         terminal.send("C-d")
-        terminal.wait_for(DEAD, history=True)
+        terminal.wait_for("Open this session again:", history=True)
     with made.open("-c", "and pears", ready="You said and pears.") as terminal:
         assert "apples" in terminal.read_screen()
     with made.open("chat", "-m", "fake/other", "plums", ready="You said plums.") as terminal:
