@@ -120,7 +120,7 @@ def test_ten_questions_are_answered_within_three_clicks(browser: Browser, board:
     operator.begin()  # 9. When does the next scheduled run start, and the four after it?
     operator.open_page("Schedules")
     operator.click(main.locator("td summary"))
-    expect(main.get_by_label("Next five").get_by_role("listitem")).to_have_count(4)
+    expect(main.get_by_label("Next ticks").get_by_role("listitem")).to_have_count(4)
 
     operator.begin()  # 10. Which secrets are there, and who may use them?
     operator.open_page("Vault")
