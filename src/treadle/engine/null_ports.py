@@ -82,6 +82,9 @@ class NoApprovals:
     async def grants(self, run_id: RunId) -> Sequence[Grant]:
         return ()
 
+    async def revoke(self, run_id: RunId, grant: Grant) -> bool:
+        return False
+
 
 class NoResults:
     """Implements `ports.results.Results`."""
