@@ -51,7 +51,7 @@ def test_an_agent_asks_the_person_who_signed_in(visitor: Visitor, board: Board) 
     assert "the user writes in the dashboard" in str(board.model.endpoint.requests[-1].json["messages"])
 
 
-def test_a_model_is_chosen_for_a_session(visitor: Visitor, board: Board) -> None:
+def test_a_model_and_a_mode_are_chosen_for_a_session(visitor: Visitor, board: Board) -> None:
     page = visitor.see("/chat?agent=default")
     picker = page.get_by_label("Model", exact=True)
     picker.select_option("fake/n")
@@ -68,6 +68,11 @@ def test_a_model_is_chosen_for_a_session(visitor: Visitor, board: Board) -> None
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_text("Completed")).to_have_count(2)
     assert board.model.endpoint.requests[-1].json["model"] == "m"
+    with page.expect_response(re.compile(r"/v1/sessions/[^/]+/mode$")) as chosen:
+        page.locator("label.mode select").select_option("plan")
+    assert chosen.value.ok
+    page.reload()
+    expect(page.locator("label.mode select")).to_have_value("plan")
 
 
 def test_drafts_stay_with_their_sessions_until_they_are_sent(visitor: Visitor, board: Board) -> None:
